@@ -431,7 +431,7 @@ class Check:
         return list(broken.values())
 
     def _look_for_death(self, events: Sequence[Event], life: _Life) -> None:
-        """Note that the target has ended by itself, or floods: no rule forbids it, but it is not well."""
+        """Record whether the target has ended by itself, or floods: no rule forbids it, but it is not well."""
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire

@@ -201,7 +201,7 @@ class Shrinker:
         except TrioMcpError:
             self._runs += 1
             return None  # it can't be reached now; whether it ever can be again, others find out
-        # Only now, as what was cut short is no run that did not show it.
+        # Only now, as what was cut short does not count as a run that did not show it.
         self._runs += 1
         # With the end of the connection, which some rules look at.
         shown = self._shown(plan, runner.tape.events, since, probe)
