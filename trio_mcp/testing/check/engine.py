@@ -54,10 +54,10 @@ MOST_DEAD: Final = 3
 MEETING: Final = 5.0
 """Seconds that a target has to answer the handshake and list what it offers, however short the check is (chosen)."""
 
-UNCOUNTED: Final = 2.0
+UNCOUNTED: Final = 1.0
 """Seconds of that which don't count as time of the check, at most (chosen)."""
 
-OVERTIME: Final = 4.0
+OVERTIME: Final = 3.6
 """Seconds after its time at which a check is cut short, whatever it does: what is open then has been waited for, and a
 last probe, too. Chosen, so that with the start of the program and the end of the target it is ten at most."""
 
