@@ -54,7 +54,7 @@ MOST_DEAD: Final = 3
 MEETING: Final = 5.0
 """Seconds that a target has to answer the handshake and list what it offers, however short the check is (chosen)."""
 
-UNCOUNTED: Final = 1.0
+UNCOUNTED: Final = 3.0
 """Seconds of that which don't count as time of the check, at most (chosen)."""
 
 OVERTIME: Final = 3.6
