@@ -465,7 +465,11 @@ class Check:
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
             # Several times what it usually takes, for a target that is slow.
-            patience=max(LAST_PROBE, SLOWER * statistics.median(self._latencies[-20:] or [0.0])),
+            patience=max(
+                LAST_PROBE,
+                SLOWER * statistics.median(self._latencies[-20:] or [0.0]),
+                SLOWER * self._sources[-1].opening,
+            ),
             quiet=QUIET_VIRTUAL if self._virtual else QUIET,
         )
         best = self._failures[found.rule.id]
