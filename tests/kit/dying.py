@@ -74,6 +74,7 @@ class Ended:
         said: The end of what it wrote.
         own: How long it took by its own clock, without the start and the end of its interpreter, which take long on a
             busy machine; None without a report.
+        wrong: Whether anything went wrong in the server before the check has ended.
     """
 
     status: int
@@ -81,6 +82,7 @@ class Ended:
     left: tuple[str, ...]
     said: str
     own: float | None
+    wrong: bool
 
 
 def cases(runs: int, seed: int, shortest: float, longest: float) -> Iterator[Case]:
@@ -104,7 +106,7 @@ async def check(case: Case, *options: str) -> Ended:
     """Run a case."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dying-")))
-        mark = folder.name
+        mark = str(folder)
         for name in ("work", "temporary"):
             (folder / name).mkdir()
         server = [sys.executable, str(PROGRAM), mark, case.transport, case.fault, str(case.after)]
@@ -158,7 +160,9 @@ async def check(case: Case, *options: str) -> Ended:
         if killed:
             left.append("itself: it had to be killed")
         own = _own_seconds(folder / "report.json")
-        return Ended(status, seconds, tuple(left), said.decode(errors="replace")[-1500:], own)
+        return Ended(
+            status, seconds, tuple(left), said.decode(errors="replace")[-1500:], own, (folder / "wrong").exists()
+        )
 
 
 @contextlib.contextmanager
@@ -225,7 +229,9 @@ def problem_of(case: Case, ended: Ended, *, overtime: float = OVERTIME) -> str:
     if "Traceback" in ended.said:
         return "it shows a traceback"
     # A check may have ended before the signal came.
-    allowed = {1, 2} if case.term is None else {1, 2, TERMINATED}
+    allowed = {1, 2} if ended.wrong or case.fault == "hangs" else {0, 1, 2}
+    if case.term is not None:
+        allowed.add(TERMINATED)
     return "" if ended.status in allowed else f"its status is {ended.status}"
 
 
@@ -256,8 +262,7 @@ async def run(chosen: Sequence[Case], jobs: int) -> int:
             nursery.start_soon(one, case)
     print(
         f"{len(chosen)} runs, {bad} with a problem; statuses {dict(sorted(statuses.items()))}; "
-        f"the longest took {max(over, default=0):.1f} s more than its time, "
-        f"{max(own, default=0):.1f} s by its own clock"
+        f"the longest took {max(over, default=0):.1f} s too long, {max(own, default=0):.1f} s of it by its own clock"
     )
     return bad
 

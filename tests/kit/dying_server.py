@@ -53,7 +53,8 @@ RESULTS: dict[str, Any] = {
 class Dying:
     """What goes wrong, in one process, whatever the connection."""
 
-    def __init__(self, fault: str, after: int) -> None:
+    def __init__(self, mark: str, fault: str, after: int) -> None:
+        self.mark = mark
         self.fault = fault
         self.after = 0 if fault == "hangs" else after
         self.heard = 0
@@ -84,6 +85,9 @@ class Dying:
         with self.lock:
             self.heard += 1
             over = self.heard - self.after
+            if over == 1 and os.path.isdir(self.mark):
+                # That it has gone wrong: on a busy machine a check may end before.
+                open(os.path.join(self.mark, "wrong"), "w").close()
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
@@ -251,12 +255,12 @@ def over_websocket(dying: Dying) -> None:
 
 
 def main(mark: str, transport: str, fault: str, after: str) -> None:
-    """Serve until something ends this process; the mark is for those who look whether it has ended."""
+    """Serve until something ends this process; the mark, a folder, is for those who look whether it has ended."""
     if fault == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"
         subprocess.Popen([sys.executable, "-c", code, mark])
-    dying = Dying(fault, int(after))
+    dying = Dying(mark, fault, int(after))
     match transport:
         case "stdio":
             over_stdio(dying)

@@ -81,7 +81,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_is_open_when_the_time_is_up_is_undecided_and_not_green(hasty: None) -> None:
-    """It has not waited for its ten seconds, so no rule is broken; but whether it would be answered is unknown."""
+    """It has not waited for its ten seconds, so no rule is broken; but whether it would be answered is not known."""
     # It has been met, and begins the first example.
     report = await checked(silent_after(7), "request-answered", time=1.0)
     assert (report.status, report.ended, report.broken) == (2, "time", ())

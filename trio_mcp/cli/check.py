@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
             print(_plan(found, options), end="")
         return interruption
     files = _Files(options)
-    # On a machine that is so busy that the imports alone take long, the rest must be shorter, as the user
-    # counts on the time. The start and the end of the interpreter take as long again.
+    # On a machine that is so busy that the imports alone take long, the rest must be shorter, as the user counts on
+    # the time. The start and the end of the interpreter take as long again.
     late = max(0.0, 2 * (clock.perf_counter() - began) - STARTING)
     check = partial(check, time=max(options.time - late, options.time / 2))
     with runnable():

@@ -54,10 +54,10 @@ MOST_DEAD: Final = 3
 MEETING: Final = 5.0
 """Seconds that a target has to answer the handshake and list what it offers, however short the check is (chosen)."""
 
-UNCOUNTED: Final = 2.0
+UNCOUNTED: Final = 3.0
 """Seconds of that which don't count as time of the check, at most (chosen)."""
 
-OVERTIME: Final = 4.0
+OVERTIME: Final = 3.6
 """Seconds after its time at which a check is cut short, whatever it does: what is open then has been waited for, and a
 last probe, too. Chosen, so that with the start of the program and the end of the target it is ten at most."""
 
@@ -431,7 +431,7 @@ class Check:
         return list(broken.values())
 
     def _look_for_death(self, events: Sequence[Event], life: _Life) -> None:
-        """Record that the target has ended by itself, or floods: no rule forbids it, but it is not well."""
+        """Record whether the target has ended by itself, or floods: no rule forbids it, but it is not well."""
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire
@@ -465,7 +465,11 @@ class Check:
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
             # Several times what it usually takes, for a target that is slow.
-            patience=max(LAST_PROBE, SLOWER * statistics.median(self._latencies[-20:] or [0.0])),
+            patience=max(
+                LAST_PROBE,
+                SLOWER * statistics.median(self._latencies[-20:] or [0.0]),
+                SLOWER * self._sources[-1].opening,
+            ),
             quiet=QUIET_VIRTUAL if self._virtual else QUIET,
         )
         best = self._failures[found.rule.id]

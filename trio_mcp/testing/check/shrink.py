@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time as clock
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -102,6 +103,7 @@ class Shrinker:
         self._opening = 0.0
         self._best: Shown | None = None
         self._running: Runner | None = None
+        self._connecting: float | None = None  # since when
         self._shared: contextlib.AsyncExitStack | None = None
         self._bench: Runner | None = None
         self._prologue: list[Event] = []
@@ -155,9 +157,12 @@ class Shrinker:
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
         """Cut short what is done in the block when the time is up."""
-        self._running = None
+        self._running = self._connecting = None
         with trio.CancelScope(deadline=self._until) as scope:
             yield
+        since = math.inf if self._connecting is None else self._connecting
+        if scope.cancelled_caught and trio.current_time() - since >= self._patience:
+            self.undecided.append("the target did not answer the handshake when a failure was run again")
         if scope.cancelled_caught and self._running is not None:
             now = trio.current_time()
             self.undecided += [
@@ -193,7 +198,9 @@ class Shrinker:
                 events = [*self._prologue, *self._bench.tape.events]
                 return self._shown(plan, events, len(self._prologue), probe)
             began = clock.perf_counter()
+            self._connecting = trio.current_time()
             async with self._connect() as runner:
+                self._connecting = None
                 # Real time decides nothing where time is virtual: then the same check finds the same.
                 self._opening = 0.0 if runner.is_virtual else clock.perf_counter() - began
                 since = len(runner.tape.events)
@@ -201,7 +208,7 @@ class Shrinker:
         except TrioMcpError:
             self._runs += 1
             return None  # it can't be reached now; whether it ever can be again, others find out
-        # Counted only now: a run that was cut short does not count as one that did not show the fault.
+        # Only now, as what was cut short does not count as a run that did not show it.
         self._runs += 1
         # With the end of the connection, which some rules look at.
         shown = self._shown(plan, runner.tape.events, since, probe)
