@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from tests.waiting import eventually
-from trio_mcp import Client, StdioServerParameters, TrioMcpError
+from trio_mcp import CallOptions, Client, SessionOptions, StdioServerParameters, TrioMcpError
 from trio_mcp.stdio.probing import MAX_HELD
 
 SERVER = """
@@ -65,8 +65,10 @@ async def printed(kind: str, mode: str = "auto") -> list[str]:
     """Return what is shown of a server's standard error, up to a ping if it can be reached."""
     lines: list[str] = []
     target = StdioServerParameters(sys.executable, ["-S", "-c", SERVER, kind, str(MAX_HELD)], stderr=lines.append)
+    # The one limit that is reached is that of the probe which a server ignores.
+    options = SessionOptions(calls=CallOptions(probe_timeout=1))
     try:
-        async with Client(target, mode=mode, timeout=2) as client:
+        async with Client(target, mode=mode, options=options) as client:
             await client.ping()
     except TrioMcpError:
         pass
