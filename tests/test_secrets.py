@@ -157,7 +157,11 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-12
         ('{"credentials": {"user": "}", "key": ["a"]}, "id": 1}', '{"credentials": ***, "id": 1}'),
         ("tokens: [1, [2], 'it'] and more", "tokens: *** and more"),
         ("credentials:\n  user: me\n\n  key: abc\nname: x", "credentials:\n  ***\nname: x"),
+        ("credentials:\r\n  user: me\r\n\r\n  key: abc\r\nname: x", "credentials:\r\n  ***\nname: x"),
         ("token:\npassword: x", "token:\npassword: ***"),
+        ("password: |\n  two\n\n  lines\nname: x", "password: ***\nname: x"),
+        ("- token: >-\n    two\n    lines\n  name: |\n    x", "- token: ***\n  name: |\n    x"),
+        ("password: > 5", "password: > 5"),
         # A name and a value that it names.
         ('{"name": "API_TOKEN", "value": "abc"}', '{"name": "API_TOKEN", "value": "***"}'),
         ('{"value": "abc", "name": "API_TOKEN"}', '{"value": "***", "name": "API_TOKEN"}'),

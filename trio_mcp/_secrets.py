@@ -226,6 +226,8 @@ _UNQUOTED = late_pattern(r"""[^\s&;,"'`\\<>{}\[\]]*+""")
 _ENCODED = late_pattern(r"""(?:(?!%26|%23)[^\s&;,"'`\\<>{}\[\]])*+""")
 _ENCODED_BEFORE = late_pattern("%(?:3F|26|23)", re.IGNORECASE)
 _INDENTED = late_pattern("[ ]*+")
+_SCALAR = late_pattern(r"[|>][0-9+-]{0,2}+[ \t]{0,64}+\r?+\n")
+"""How a text of several lines begins in YAML (1.2.2, section 8.1)."""
 _LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*+")
 _BRACKET = late_pattern(r"""[\[\]{}]|(\\{0,15}+)(["'`])""")
 _SCHEME = late_pattern(r"(?:Basic|Bearer|Digest|DPoP|Negotiate|Token|ApiKey|AWS4-HMAC-SHA256) ", re.IGNORECASE)
@@ -324,7 +326,7 @@ def _value(text: str, found: re.Match[str]) -> tuple[str, int]:
         return MASK, begins if _SCHEMA.match(text, begins) else _end_of_brackets(text, begins)
     if name.endswith(("authorization", "cookie")):
         return _line(text, found)
-    if "\n" in text[found.end(2) : begins]:
+    if "\n" in text[found.end(2) : begins] or _SCALAR.match(text, begins):
         return _block(text, found)
     value = (_ENCODED if _ENCODED_BEFORE.match(text, found.start() - 3) else _UNQUOTED).match(text, begins)
     assert value is not None  # it may be empty
@@ -347,13 +349,13 @@ def _line(text: str, found: re.Match[str]) -> tuple[str, int]:
 
 
 def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
-    """Mask what begins on the line behind a name: a word, or in YAML all lines that are further to the right."""
+    """Mask what stands on the lines behind a name: a word, or in YAML all lines that are further to the right."""
     begins = found.end()
     head = text[max(0, found.start() - MAX_NAME) : found.start()].rpartition("\n")[2]
     own = len(head) - len(head.lstrip(" -"))
     first = text.rfind("\n", found.end(2), begins) + 1
-    if begins - first <= own:
-        # It is as far to the left as the name: a value, or the next name, whose own value is looked at by itself.
+    if first and begins - first <= own:
+        # As far to the left as the name: a value, or the next name, whose own value is looked at by itself.
         value = _UNQUOTED.match(text, begins)
         return (MASK, begins if value is None or value[0].endswith(":") else value.end())
     end = begins
@@ -362,7 +364,7 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
         if next_line < 0:
             return MASK, len(text)
         line = _INDENTED.match(text, next_line + 1)
-        if line is not None and len(line[0]) <= own and text[line.end() : line.end() + 1] not in ("", "\n"):
+        if line is not None and len(line[0]) <= own and text[line.end() : line.end() + 1] not in ("", "\r", "\n"):
             return MASK, next_line
         end = next_line + 1
 

@@ -441,6 +441,10 @@ async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing
             await group.read_resource("x://y")
 
 
+SLOW_TO_CONNECT = SessionOptions(calls=CallOptions(connect_timeout=60))
+"""Without this, a short time limit of all calls bounds connecting as well."""
+
+
 @pytest.mark.parametrize(
     ("options", "limits", "waits"),
     [
@@ -449,9 +453,9 @@ async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing
         ({}, {"timeout": 2, "total_timeout": 1}, 1),
         ({}, {"timeout": 10}, 3),
         ({}, {"timeout": None}, 3),
-        ({"timeout": 1}, {}, 1),
-        ({"options": SessionOptions(calls=CallOptions(timeout=1))}, {}, 1),
-        ({"timeout": 1}, {"timeout": 2}, 2),
+        ({"timeout": 1, "options": SLOW_TO_CONNECT}, {}, 1),
+        ({"options": SessionOptions(calls=CallOptions(timeout=1, connect_timeout=60))}, {}, 1),
+        ({"timeout": 1, "options": SLOW_TO_CONNECT}, {"timeout": 2}, 2),
     ],
 )
 async def test_a_call_waits_no_longer_than_its_own_time_limit(
@@ -505,6 +509,27 @@ async def test_what_a_call_has_waited_for_its_server_counts_in_its_total(
         with pytest.raises(RequestTimeout) as caught:
             await group.call_tool("a__slow", total_timeout=3)
         assert trio.current_time() - started == pytest.approx(3)
+        assert caught.value.limit == "total_timeout"
+
+
+async def test_a_server_that_comes_back_as_the_total_runs_out_is_a_timeout(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """As on a busy machine, where the call goes on a little after its server is there."""
+
+    def late(name: str, status: ServerStatus) -> None:
+        if status.state == "connected":
+            autojump_clock.jump(5)
+
+    server = make_server()
+    server.tool(trio.sleep_forever, name="slow")
+    flaky = Flaky(server, refusal=TransportError("not yet"))
+    reconnect = Backoff(first=2, jitter=0)
+    async with ClientGroup({"a": flaky}, require="none", reconnect=reconnect, on_status=late) as group:
+        await trio.testing.wait_all_tasks_blocked()
+        flaky.refusal = None
+        with pytest.raises(RequestTimeout) as caught:
+            await group.call_tool("a__slow", total_timeout=3)
         assert caught.value.limit == "total_timeout"
 
 

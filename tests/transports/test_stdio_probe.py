@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
-from trio_mcp import Client, StdioServerParameters, TrioMcpError
+from tests.waiting import eventually
+from trio_mcp import CallOptions, Client, SessionOptions, StdioServerParameters, TrioMcpError
 from trio_mcp.stdio.probing import MAX_HELD
 
 SERVER = """
-import json, sys
+import array, fcntl, json, pathlib, sys, termios, time
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
@@ -33,6 +37,12 @@ for line in sys.stdin:
             send(message, result={"resultType": "complete", **declared})
         elif kind == "ignores":
             pass
+        elif kind == "hangs":
+            unread = array.array("i", [1])
+            while unread[0]:
+                fcntl.ioctl(2, termios.FIONREAD, unread)
+                time.sleep(0.01)
+            pathlib.Path(sys.argv[2]).touch()
         elif kind == "dies":
             sys.exit("dead")
         else:
@@ -55,8 +65,10 @@ async def printed(kind: str, mode: str = "auto") -> list[str]:
     """Return what is shown of a server's standard error, up to a ping if it can be reached."""
     lines: list[str] = []
     target = StdioServerParameters(sys.executable, ["-S", "-c", SERVER, kind, str(MAX_HELD)], stderr=lines.append)
+    # The one limit that is reached is that of the probe which a server ignores.
+    options = SessionOptions(calls=CallOptions(probe_timeout=1))
     try:
-        async with Client(target, mode=mode, timeout=2) as client:
+        async with Client(target, mode=mode, options=options) as client:
             await client.ping()
     except TrioMcpError:
         pass
@@ -93,3 +105,21 @@ async def test_what_is_held_back_is_bounded() -> None:
     lines = await printed("long")
     assert sum(map(len, lines)) > MAX_HELD
     assert (lines[:4], lines[-1]) == (["starting", *ABOUT.split(", ")], "pinged by server/discover")
+
+
+@pytest.mark.parametrize("attempt", range(5))  # the order in which tasks are cancelled is random
+async def test_a_client_that_is_cancelled_while_something_is_held_back_just_ends(attempt: int, tmp_path: Path) -> None:
+    """The task that reads standard error may have ended before the one that waits for the answer."""
+    read = tmp_path / "read"
+    target = StdioServerParameters(sys.executable, ["-S", "-c", SERVER, "hangs", str(read)], stderr=lambda line: None)
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def cancel() -> None:
+            await eventually(read.exists)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+        async with Client(target):
+            pytest.fail("it has not answered")
+    assert nursery.cancel_scope.cancelled_caught

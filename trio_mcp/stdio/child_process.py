@@ -297,9 +297,9 @@ class StderrCopier:
 
     def _catch_up(self) -> None:
         """Take what the child has printed until now, while it is being held back."""
-        # Bounded, as a child may print without an end: what is held is, and each turn adds to that. Why a pipe fails is
-        # for the reader to find out.
+        # The stream may be closed already, when the client is cancelled while it waits for the answer.
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            # Bounded, as a child may print without an end: what is held is, and each turn adds to that.
             while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
                 lines = self._cut(chunk)
                 self.tail.extend(map(_text, lines))

@@ -29,6 +29,9 @@ __all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus"]
 State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
+LEAST_LEFT = 0.001
+"""Seconds that are left at least for a call whose server came back at the last moment; chosen."""
+
 
 @attrs.frozen
 class ServerStatus:
@@ -388,8 +391,10 @@ class Members:
         client = await self._wait_for(member, min(self._max_wait, whole.patience))
         if whole.total_timeout is None:
             return client, limits
-        # `timeout` is for the response alone, like that of each page and round.
-        return client, {**limits, "total_timeout": began + whole.total_timeout - trio.current_time()}
+        # `timeout` is for the response alone, like that of each page and round. On a busy machine, nothing may be left
+        # of the total by now.
+        left = max(began + whole.total_timeout - trio.current_time(), LEAST_LEFT)
+        return client, {**limits, "total_timeout": left}
 
     async def _wait_for(self, member: Member, most: float) -> Client:
         if self._nursery is None:
