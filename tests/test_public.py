@@ -132,6 +132,17 @@ def test_such_advice_names_nothing_that_is_not_public() -> None:
     assert not [each for each in named if not hasattr(owners[each[0]], each[1]) and each != ("server", "py")]
 
 
+def test_a_subclass_may_have_such_a_name_and_an_editor_offers_it() -> None:
+    class Own(trio_mcp.Server):
+        def custom_route(self) -> int:
+            return 1
+
+    own = Own("s")
+    assert own.custom_route() == 1
+    assert "custom_route" in dir(own)
+    assert "sse_app" not in dir(own)
+
+
 def test_python_adds_no_guess_to_such_advice() -> None:
     code = "from trio_mcp import Server; Server('s').call_tool"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -142,7 +142,7 @@ def refuse_attributes(cls: type) -> None:
         setattr(cls, name, _Refused(name, advice))
 
     def __dir__(self: object) -> list[str]:
-        # Completion offers none of them.
-        return [name for name in object.__dir__(self) if name not in refused]
+        # Completion offers none of them, but for what a subclass has under the same name.
+        return [name for name in object.__dir__(self) if name not in refused or hasattr(self, name)]
 
     cls.__dir__ = __dir__  # type: ignore[assignment]
