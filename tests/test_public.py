@@ -120,6 +120,29 @@ def test_an_attribute_of_another_library_says_what_to_write_and_is_not_offered(c
         assert "tool" in dir(server)
 
 
+def test_such_advice_names_nothing_that_is_not_public() -> None:
+    """What it says to write must work, and be what an editor offers."""
+    owners = {"ctx": trio_mcp.Context, "client": trio_mcp.Client, "server": trio_mcp.Server}
+    named = {
+        (variable, name)
+        for advice in (*ABSENT.values(), *NAMES.values())
+        for variable, name in re.findall(r"\b(ctx|client|server)\.([a-z_]+)", advice)
+    }
+    assert {variable for variable, _ in named} == owners.keys()
+    assert not [each for each in named if not hasattr(owners[each[0]], each[1]) and each != ("server", "py")]
+
+
+def test_a_subclass_may_have_such_a_name_and_an_editor_offers_it() -> None:
+    class Own(trio_mcp.Server):
+        def custom_route(self) -> int:
+            return 1
+
+    own = Own("s")
+    assert own.custom_route() == 1
+    assert "custom_route" in dir(own)
+    assert "sse_app" not in dir(own)
+
+
 def test_python_adds_no_guess_to_such_advice() -> None:
     code = "from trio_mcp import Server; Server('s').call_tool"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -74,14 +74,14 @@ ATTRIBUTES: Final = {
     },
     "Context": {
         **dict.fromkeys(("set_state", "get_state", "delete_state"), _STATE),
-        "request_context": "the context itself has meta, request_id, session and state",
+        "request_context": "the context itself has ctx.meta, ctx.request_id and ctx.state",
         "lifespan_context": "write ctx.state",
         "fastmcp": "the function can refer to its server by the name of the variable",
         "read_resource": "call the resource's function",
         "list_resources": "the function knows its server",
         "get_http_request": "write ctx.headers, or ctx.transport_metadata",
         "client_id": "write ctx.principal",
-        "session_id": "write ctx.session, which is one object per session",
+        "session_id": _STATE,
         "request_state": "write ctx.input_state",
         "enable_components": "write Server(visible=…)",
         "disable_components": "write Server(visible=…)",
@@ -142,7 +142,7 @@ def refuse_attributes(cls: type) -> None:
         setattr(cls, name, _Refused(name, advice))
 
     def __dir__(self: object) -> list[str]:
-        # Completion offers none of them.
-        return [name for name in object.__dir__(self) if name not in refused]
+        # Completion offers none of them, but for what a subclass has under the same name.
+        return [name for name in object.__dir__(self) if name not in refused or hasattr(self, name)]
 
     cls.__dir__ = __dir__  # type: ignore[assignment]

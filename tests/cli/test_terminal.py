@@ -55,6 +55,29 @@ async def think(ctx: Context) -> str:
     return (await ctx.sample("Say something.", max_tokens=10)).content.text
 
 
+@server.tool
+async def look_up(ctx: Context) -> str:
+    """Ask a model that may use a tool."""
+
+    def price(item: str) -> int:
+        """Say what something costs."""
+        return len(item)
+
+    return (await ctx.sample("Say something.", max_tokens=10, tools=[price])).content.text
+
+
+@server.tool
+async def pay(ctx: Context) -> str:
+    """Ask to open a page."""
+    return (await ctx.elicit_url("Pay, please.", "https://pay.example/1")).action
+
+
+@server.tool
+async def folders(ctx: Context) -> str:
+    """Ask for the directories."""
+    return str(len(await ctx.list_roots()))
+
+
 @server.prompt
 async def ad(ctx: Context) -> str:
     """Ask for what to advertise."""
@@ -229,8 +252,10 @@ def scripted(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
             "accept {'item': 'pear', 'pieces': 1, 'colour': 'green', 'gift': True}",
         ),
         (["think", "--sample", "Something."], "Something."),
+        (["look_up", "--sample", "Something."], "Something."),
+        (["folders", "--root", "."], "1"),
     ],
-    ids=["a form", "a model"],
+    ids=["a form", "a model", "a model with tools", "directories"],
 )
 def test_a_script_answers_what_the_server_asks(tmp_path: Path, mode: str, words: list[str], output: str) -> None:
     done = scripted(tmp_path, "call", "asking.py", *words, "--mode", mode)
@@ -341,10 +366,20 @@ def test_prompts_and_resources_are_answered_too(tmp_path: Path, words: list[str]
     assert done.stderr.endswith("or give --answer NAME=VALUE\n")
 
 
-def test_a_model_that_is_asked_for_is_named_with_its_option(tmp_path: Path) -> None:
-    done = scripted(tmp_path, "call", "asking.py", "think")
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["think"], "it asks a language model; give what that would say with --sample TEXT"),
+        (["folders"], "it asks for directories; name one with --root DIR"),
+        (["pay"], "it asks the user to open a page, so use a terminal"),
+        (["pay", "--answer", "agree=yes"], "it asks the user to open a page, so use a terminal"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_is_asked_for_is_named_with_what_helps(tmp_path: Path, words: list[str], remedy: str) -> None:
+    done = scripted(tmp_path, "call", "asking.py", *words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.endswith("it asks a language model; give what that would say with --sample TEXT\n")
+    assert done.stderr.endswith(f": {remedy}\n")
 
 
 def test_on_a_terminal_only_what_is_not_given_is_asked(tmp_path: Path) -> None:

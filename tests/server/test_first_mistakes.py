@@ -93,6 +93,27 @@ async def test_a_tools_arguments_as_keywords_are_pointed_to_the_dict() -> None:
             await wrong("add", {"a": 1, "b": 2}, timeot=3)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("set_state", "'Context' object has no attribute 'set_state': ctx.session_state is a dict for this"),
+        ("stat", "'Context' object has no attribute 'stat'"),
+    ],
+)
+async def test_what_a_context_lacks_is_said_under_the_name_that_the_user_knows(
+    name: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = Server("s")
+
+    @wrong.tool
+    def tool(ctx: Context) -> str:
+        return str(getattr(ctx, name))
+
+    async with Client(wrong) as client:
+        assert (await client.call_tool("tool")).is_error
+    assert f"AttributeError: {said}" in caplog.text
+
+
 def _frames(record: Any) -> list[str]:
     return re.findall(r", in (\S+)$", "".join(traceback.format_exception(*record.exc_info)), re.MULTILINE)
 

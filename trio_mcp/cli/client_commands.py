@@ -17,7 +17,7 @@ from trio_mcp.cli.arguments import accepted, as_whole, followed, from_words
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
 from trio_mcp.cli.messages import complaint, paint
 from trio_mcp.cli.targets import connected
-from trio_mcp.cli.terminal import ProgressBar, has_terminal
+from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
 from trio_mcp.client.client import Client
 from trio_mcp.client.group.catalog import has_template
@@ -289,15 +289,21 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     return FAILED if result.is_error else OK
 
 
+# What a server asks for, as the name of the capability says it, and what helps; the first that fits.
+REMEDIES = {
+    "elicitation.url": "it asks the user to open a page, so use a terminal",
+    "elicitation": "it asks the user, so use a terminal, or give --answer NAME=VALUE",
+    "sampling": "it asks a language model; give what that would say with --sample TEXT",
+    "roots": "it asks for directories; name one with --root DIR",
+}
+
+
 def _with_remedy(exc: McpError) -> McpError | Exit:
     """Return an error, with what to do about it if the server could not ask what it wanted to."""
     if exc.code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return exc
-    if "elicitation" in str(exc) and not has_terminal():
-        return Exit(f"{exc}: it asks the user, so use a terminal, or give --answer NAME=VALUE", FAILED)
-    if "sampling" in str(exc):
-        return Exit(f"{exc}: it asks a language model; give what that would say with --sample TEXT", FAILED)
-    return exc
+    remedy = next((remedy for asked, remedy in REMEDIES.items() if asked in str(exc)), None)
+    return exc if remedy is None else Exit(f"{exc}: {remedy}", FAILED)
 
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:

@@ -215,7 +215,8 @@ def _answers(options: argparse.Namespace, before_asking: Callable[[], object]) -
     elif given:
         found |= {"elicitation": Script(given, options.command, before_asking), "elicitation_modes": ("form",)}
     if (text := getattr(options, "sample", None)) is not None:
-        found["sampling"] = lambda params: text
+        # A model may use tools, and need not.
+        found |= {"sampling": lambda params: text, "sampling_features": ("tools",)}
     return found
 
 

@@ -583,3 +583,7 @@ class ServedContext(Context[StateT]):
         self._incoming, self._sink, self.client = other._incoming, other._sink, other.client
         # The same identity, or its request would have been refused, but its scopes may have changed.
         self.principal = other.principal
+
+
+# Python names the class in its error about a missing attribute, and users know it as `Context`.
+ServedContext.__name__ = "Context"
