@@ -353,7 +353,7 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
     begins = found.end()
     head = text[max(0, found.start() - MAX_NAME) : found.start()].rpartition("\n")[2]
     own = len(head) - len(head.lstrip(" -"))
-    first = text.rfind("\n", found.end(2), begins) + 1
+    first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the text begins with the bar of YAML, on the name's line
     if first and begins - first <= own:
         # As far to the left as the name: a value, or the next name, whose own value is looked at by itself.
         value = _UNQUOTED.match(text, begins)

@@ -22,6 +22,7 @@ from trio_mcp import (
     Backoff,
     CallOptions,
     ClientGroup,
+    Context,
     Link,
     LocalProtocolError,
     McpError,
@@ -490,6 +491,31 @@ async def test_nor_for_the_lists_in_which_it_looks_up_a_shortened_name(autojump_
         with pytest.raises(UnknownTool):
             await group.call_tool(shortened, timeout=1)
         assert trio.current_time() - started == pytest.approx(1)
+
+
+@pytest.mark.parametrize("limits", [{"timeout": 1}, {"total_timeout": 1}, {"timeout": None, "total_timeout": 1}])
+async def test_nor_for_a_server_that_does_not_say_what_it_has(
+    limits: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    """For a URI or a shortened name all servers may be asked, and one of them may hang."""
+
+    async def hang(context: Context, call_next: Any) -> Any:
+        if context.method.endswith("/list"):
+            await trio.sleep_forever()
+        return await call_next()
+
+    good, silent = make_server(), Server("silent", middleware=[hang])
+    for server in (good, silent):
+        server.resource("x://y" if server is good else "x://z", name="y")(lambda: "text")
+        server.tool(trio.sleep_forever, name="t")
+    shortened = ClientGroup({"b": silent}).join("b", "t" * 300)
+    async with ClientGroup({"a": good, "b": silent}) as group:
+        started = trio.current_time()
+        assert (await group.read_resource("x://y", **limits)).contents
+        assert trio.current_time() - started == pytest.approx(1)
+        with pytest.raises(UnknownTool):
+            await group.call_tool(shortened, **limits)
+        assert trio.current_time() - started == pytest.approx(2)
 
 
 async def test_what_a_call_has_waited_for_its_server_counts_in_its_total(

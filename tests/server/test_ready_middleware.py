@@ -199,11 +199,27 @@ async def test_logging_masks_what_it_recognises_as_a_secret(caplog: pytest.LogCa
         await client.get_prompt("greet", {"name": "password: hunter2"})
         with pytest.raises(McpError):
             await client.read_resource("note://1?key=hunter3")
+        with pytest.raises(McpError):
+            await client.get_prompt("note://1?key=hunter4")  # which the error repeats
+    assert "hunter" not in caplog.text
     begins = [line for line in lines(caplog) if "begins" in line]
     assert begins == [
         "INFO prompts/get 'greet' begins: {'name': 'greet', 'arguments': {'name': 'password: ***'}}",
         "INFO resources/read 'note://1?key=***' begins: {'uri': 'note://1?key=***'}",
+        "INFO prompts/get 'note://1?key=***' begins: {'name': 'note://1?key=***'}",
     ]
+
+
+@pytest.mark.parametrize("before", ["", f"password={250 * 'p'} "], ids=["", "behind another"])
+@pytest.mark.parametrize("shown", range(40, 100, 3))
+async def test_logging_masks_a_secret_that_is_cut(shown: int, before: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What makes the beginning of a text a secret may stand behind what is logged, and behind what is looked at."""
+    caplog.set_level(logging.INFO)
+    async with client_named(Counting(Logging(params=shown)), revision=LEGACY) as client:
+        await client.get_prompt("greet", {"name": f"{before}postgres://user:{40 * 'hunter2'}@host/{600 * 'x'}"})
+    begins = lines(caplog)[0].partition(" begins: ")[2]
+    assert len(begins) <= shown
+    assert "hunt" not in begins
 
 
 async def test_timing_tells_how_long_and_warns_of_the_slow(

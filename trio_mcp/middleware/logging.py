@@ -17,18 +17,32 @@ __all__ = ["LOGGER", "Logging", "described", "outcome_of"]
 LOGGER: Final = "trio_mcp.middleware"
 """The name of the logger that the middleware here writes to."""
 
+LONGEST: Final = 200
+"""Characters of a name, a URI or an error that are logged; chosen."""
+
+AHEAD: Final = 500
+"""Characters behind those that are looked at, to recognise a secret that begins before them; chosen."""
+
 
 def described(context: Context[Any]) -> str:
     """Return a request's method, what it names, and on whose behalf it is made: ``tools/call 'add' for 'alice'``."""
     named = context.params.get("name", context.params.get("uri"))
     # The client's text: cut, and with its control characters escaped, so that it can't fill logs or forge lines.
-    text = context.method if type(named) is not str else f"{context.method} {_shown(named[:200])!r}"
+    text = context.method if type(named) is not str else f"{context.method} {_shown(named)!r}"
     return text if context.principal is None else f"{text} for {context.principal.subject!r}"
 
 
 def _shown(name: str) -> str:
     # Only a URI can hold a secret; a name is logged with each call.
-    return mask_text(name) if ":" in name else name
+    return _masked(name, LONGEST) if ":" in name else name[:LONGEST]
+
+
+def _masked(text: str, length: int) -> str:
+    """Return the beginning of a text, in which secrets are masked."""
+    masked = mask_text(text[: length + AHEAD])
+    # What is cut off may be what shows that something before it is a secret, such as the @ behind a password.
+    sure = len(masked) if len(text) <= length + AHEAD else max(0, len(masked) - AHEAD)
+    return masked[: min(length, sure)]
 
 
 def outcome_of(result: dict[str, Any]) -> str:
@@ -57,7 +71,7 @@ class Logging:
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         request = described(context)
-        given = f": {mask_text(repr(context.params)[: self.params])}" if self.params else ""
+        given = f": {_masked(repr(context.params), self.params)}" if self.params else ""
         self.logger.log(self.level, "%s begins%s", request, given)
         outcome = "cancelled"  # what else it may end with is an Exception
         try:
@@ -65,7 +79,8 @@ class Logging:
             outcome = outcome_of(result)
             return result
         except Exception as exc:
-            outcome = f"error: {str(exc)[:200]!r}"
+            # It may name what the client has sent.
+            outcome = f"error: {_masked(str(exc), LONGEST)!r}"
             raise
         finally:
             self.logger.log(self.level, "%s ended: %s", request, outcome)

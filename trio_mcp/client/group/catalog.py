@@ -228,8 +228,12 @@ class Catalog:
 
     # --- URIs ------------------------------------------------------------------------------------------------------
 
-    async def server_of(self, uri: str) -> str:
+    async def server_of(self, uri: str, timeout: Limit = USE_SESSION) -> str:
         """Return the one server that lists this URI, as a resource or a template, or has a template matching it.
+
+        Args:
+            uri: The URI, or the URI template.
+            timeout: That of the call which wants to know.
 
         Raises:
             McpError: If there is no such server.
@@ -238,10 +242,10 @@ class Catalog:
         connected = [name for name, member in self._members.by_name.items() if member.client is not None]
         # Only servers that have not been asked yet: most look-ups send nothing.
         unknown = [name for name in connected if not self._members.by_name[name].lists.keys() >= set(BY_URI)]
-        await self._learn(unknown)
+        await self._learn(unknown, timeout)
         found = self._having(uri)
         if not found and unknown != connected:
-            await self._learn(connected)  # what was learned before may have changed
+            await self._learn(connected, timeout)  # what was learned before may have changed
             found = self._having(uri)
         if len(found) == 1:
             return found[0]
@@ -266,11 +270,11 @@ class Catalog:
             name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
         ]
 
-    async def _learn(self, servers: Collection[str]) -> None:
+    async def _learn(self, servers: Collection[str], timeout: Limit) -> None:
         async def ask(member: Member, client: Client) -> list[Any]:
             try:
                 for kind in BY_URI:
-                    await self._list_of(kind, member, client)
+                    await self._list_of(kind, member, client, timeout)
             except Exception:
                 # Marked as listed, so that the next look-up does not ask again; `server_of` lists anew if it finds
                 # nothing.
@@ -279,7 +283,7 @@ class Catalog:
                 raise
             return []
 
-        await self._gather(ask, servers)
+        await self._gather(ask, servers, timeout=timeout)
 
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:

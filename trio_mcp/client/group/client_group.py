@@ -296,7 +296,7 @@ class ClientGroup(EnteredOnce):
         """
         # May list tools, to learn what a shortened name stands for. The server's client is looked up after that, as the
         # connection may have been replaced meanwhile.
-        server, tool = await self._catalog.find(name, "tool", limits.get("timeout", USE_SESSION))
+        server, tool = await self._catalog.find(name, "tool", _patience(limits))
         with self._catalog.using(server, "tool", name):
             client, limits = await self._members.client(server, limits)
             answer: ToolResult = await client.call_tool(tool, arguments, result_type=result_type, meta=meta, **limits)
@@ -323,7 +323,7 @@ class ClientGroup(EnteredOnce):
 
         Errors as in `call_tool`; further errors, which name the server, and cancellation as in `Client.get_prompt`.
         """
-        server, prompt = await self._catalog.find(name, "prompt", limits.get("timeout", USE_SESSION))
+        server, prompt = await self._catalog.find(name, "prompt", _patience(limits))
         with self._catalog.using(server, "prompt", name):
             client, limits = await self._members.client(server, limits)
             return await client.get_prompt(prompt, arguments, meta=meta, **limits)
@@ -375,7 +375,7 @@ class ClientGroup(EnteredOnce):
         if not isinstance(uri, str):
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if server is None:
-            server = await self._catalog.server_of(uri)
+            server = await self._catalog.server_of(uri, _patience(limits))
         with about(server):
             client, limits = await self._members.client(server, limits)
             return await client.read_resource(uri, meta=meta, **limits)
@@ -414,9 +414,15 @@ class ClientGroup(EnteredOnce):
             ref = ref.model_copy(update={"name": name})
         # A URI template has no prefix of the group, so its server is looked up like that of a URI.
         elif server is None and isinstance(ref, ResourceTemplateReference):
-            server = await self._catalog.server_of(ref.uri)
+            server = await self._catalog.server_of(ref.uri, timeout)
         if server is None:
             raise TypeError(f"ref must be a PromptReference or a ResourceTemplateReference, got {type(ref).__name__}")
         with about(server):
             client, _ = await self._members.client(server, {"timeout": timeout})
             return await client.complete(ref, argument, value, context=context, timeout=timeout, meta=meta)
+
+
+def _patience(limits: CallLimits) -> Limit:
+    """Return the time limit of what is asked for a call before the call itself."""
+    own = limits.get("timeout", USE_SESSION), limits.get("total_timeout", USE_SESSION)
+    return min((each for each in own if isinstance(each, int | float)), default=own[0])
