@@ -218,6 +218,13 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr.strip() in ("[]", "['attr']")
 
 
+def test_a_client_command_loads_no_groups() -> None:
+    """They are looked into only to say why a URI was not found."""
+    code = "import sys, trio_mcp.cli.client_commands; print('trio_mcp.client.group' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n"
+
+
 def test_the_demo_shows_every_transport_and_succeeds(tmp_path: Path) -> None:
     done = run(tmp_path, "demo")
     assert done.returncode == 0, done.stderr

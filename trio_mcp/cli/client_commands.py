@@ -20,7 +20,6 @@ from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
 from trio_mcp.client.client import Client
-from trio_mcp.client.group.catalog import has_template
 from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.errors import CapabilityError, McpError, TrioMcpError
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -151,6 +150,8 @@ async def _meant(client: Client, kind: str, name: str) -> str:
 
 
 async def _has_template(client: Client, uri: str) -> bool:
+    from trio_mcp.client.group.catalog import has_template  # deferred: every command would wait for it
+
     try:
         templates = [each.uri_template async for each in client.iter_resource_templates()]
     except TrioMcpError:
