@@ -284,8 +284,6 @@ FAULTS = {
     "a malformed response to nothing": Malformed(INVALID_REQUEST, "x", 99, expects_answer=False),
     "a response to nothing": Response(99, {}),
     "an error of no request": ErrorResponse(None, ErrorData(1, "x")),
-    "progress of nothing": Notification("notifications/progress", {"progressToken": 99, "progress": 1}),
-    "progress without its parts": Notification("notifications/progress", {}),
     "a batch with nothing valid": Batch((Malformed(INVALID_REQUEST, "x"),) * 5),
 }
 
@@ -309,6 +307,16 @@ def test_faults_in_a_row_are_counted(message: Any, is_client: bool) -> None:
     outgoing = sent(peer, wants_progress=True)
     peer.receive(Notification("notifications/progress", {"progressToken": outgoing.request.id, "progress": 1}))
     assert peer.faults == (0 if is_client else 1)
+
+
+@pytest.mark.parametrize("is_client", [True, False], ids=["client", "server"])
+@pytest.mark.parametrize("params", [{"progressToken": 99, "progress": 1}, {"progress": 1}])
+def test_progress_without_a_request_for_it_is_reported_but_not_counted(params: dict[str, Any], is_client: bool) -> None:
+    """Neither side answers it, so it can't go back and forth; and the call that it comes with may go well."""
+    peer = Peer(is_client=is_client)
+    peer.receive(Malformed(PARSE_ERROR, "x"))
+    assert [type(event) for event in peer.receive(Notification("notifications/progress", params))] == [Fault]
+    assert peer.faults == 1
 
 
 def test_what_is_late_neither_counts_as_a_fault_nor_ends_a_row() -> None:

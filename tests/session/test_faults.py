@@ -52,6 +52,20 @@ async def test_the_error_says_how_many_and_which_and_what_to_look_at() -> None:
     assert "standard output" in texts[0]
 
 
+async def test_a_call_survives_progress_without_a_token() -> None:
+    """Some servers report progress whether or not they were asked to."""
+    async with client_on_wire(options=QUIET) as (client, wire), trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def serve() -> None:
+            request = await wire.expect(Request)
+            for number in range(MAX_FAULTS + 1):
+                await wire.send(Notification("notifications/progress", {"progress": number}))
+            await wire.send(Response(request.id, {"content": []}))
+
+        assert await client.send_request("tools/call", {"name": "x"}) == {"content": []}
+
+
 @pytest.mark.parametrize("side", ["client", "server"])
 async def test_anything_valid_in_between_begins_a_new_row(side: str) -> None:
     """A program that now and then prints a line to its standard output costs itself nothing else."""

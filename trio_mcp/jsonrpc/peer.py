@@ -400,10 +400,10 @@ class Peer:
 
     def _receive_progress(self, params: dict[str, Any], size: int) -> tuple[Event, ...]:
         token, progress = params.get("progressToken"), params.get("progress")
+        # Its faults are reported, but not counted: neither side answers them, and a server that reports progress
+        # without being asked may do so a thousand times in a call that goes well.
         if not is_request_id(token) or type(progress) not in (int, float):
-            return self._fault(
-                RemoteProtocolError("a progress notification without a valid progressToken and progress")
-            )
+            return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
         outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
             if self.faults and self._is_client:
@@ -411,7 +411,7 @@ class Peer:
             return (ProgressReceived(outgoing, params, size),)
         # Tokens are given out only with requests that want progress.
         if outgoing is not None or not self._was_ours(token):
-            return self._fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given"))
+            return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
         return ()  # late: the request is settled
 
     def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
