@@ -120,7 +120,7 @@ class Peer:
         # reasons. And the ids of the last requests, whose cancellations are late: an id is not to be used twice in a
         # session (`basic`, Requests), but a client that does so must not lose its next call.
         self._early: dict[RequestId, tuple[float, str | None]] = {}
-        self._recent: dict[RequestId, None] = {}
+        self._recent: list[RequestId] = []  # the oldest first; a dict would grow to ten times its entries
         self.incoming_bytes = 0
         self.next_id = 1
         # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
@@ -352,9 +352,9 @@ class Peer:
         if self._clock is None:
             return started
         if _is_short(request.id):
-            self._recent[request.id] = None
+            self._recent.append(request.id)
             if len(self._recent) > MAX_EARLY:
-                del self._recent[next(iter(self._recent))]
+                del self._recent[0]
         if request.id not in self._early:
             return started
         until, reason = self._early.pop(request.id)
