@@ -121,7 +121,7 @@ WRONG = {
     ("fails 12",): (1, "", "\n1 in flight: "),
     ("dies 50",): (3, "", "exited with status 7\n"),
     ("dies 0",): (3, "exited with status 7\n", ""),
-    ("hangs 8", "--timeout", "0.2"): (
+    ("hangs 8", "--timeout", "2"): (
         4,
         "",
         "The server stopped responding in the last step, so no further step was made. ",

@@ -47,6 +47,7 @@ def judged(tmp_path: Path, *calls: tuple[Call, int]) -> tuple[Run, Judge]:
     out.mkdir()
     run = Run(Plan(minutes=1, seed=1, out=out, rate=2, every=1, longest=1))
     for number, way in enumerate(run.ways.values(), 1):
+        way.release()  # none is started
         way.reached, way.up = number, [(0, 20), (20, 60)] if number == 1 else [(0, 60)] if number == 2 else []
     run.calmed, run.quiet, run.ended = 40, 50, 60
     (out / "effects.log").write_text("".join(f"{each.name} did\n" * times for each, times in calls))

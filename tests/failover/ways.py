@@ -46,6 +46,10 @@ class Way:
         if self._since is not None:
             self._note_down()
         await self._served.end(signal.SIGTERM)
+        self.release()
+
+    def release(self) -> None:
+        """Give up its port: it is not started again."""
         self._served.release()
 
     def intervals(self) -> list[tuple[float, float]]:
