@@ -148,7 +148,7 @@ async def test_iterating_over_a_page_yields_its_items(kind: str) -> None:
         page = await getattr(client, f"list_{kind}")()
         assert [each.name for each in page] == ["a", "b"]
         assert list(page) == getattr(page, kind)
-    # What pydantic offers does not rest on the iteration.
+    # The methods of pydantic do not rest on the iteration.
     assert page == type(page).from_wire(answer)
     assert page == page.model_copy()
     assert page.model_copy(deep=True).to_wire() == answer

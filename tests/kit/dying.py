@@ -153,7 +153,7 @@ async def check(case: Case, *options: str) -> Ended:
                 await process.wait()
         seconds = time.monotonic() - began
         assert process.returncode is not None
-        # What a shell says of a process that a signal has ended.
+        # A shell gives a process that a signal has ended such a status.
         status = process.returncode if process.returncode >= 0 else 128 - process.returncode
         left = [f"process {' '.join(each)}" for each in _marked(mark, served)]
         left += [f"file {path}" for path in _files(folder / "work", folder / "temporary")]
@@ -171,7 +171,7 @@ def _server(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        # With its child.
+        # Its child is in its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -215,7 +215,7 @@ def test_what_could_not_be_decided_is_not_green_in_any_form(trouble: dict[str, A
     assert ('errors="1"' in junit(found), junit(found).count("<error ")) == (True, 1)
     (invocation,) = as_sarif(found)["runs"][0]["invocations"]
     assert invocation == {"executionSuccessful": False, "exitCode": 2}
-    # What is broken for certain comes before what can't be said.
+    # Rules that are surely broken come before those that can't be decided.
     assert attrs.evolve(report(), **trouble).status == 1
 
 

@@ -746,7 +746,7 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
     "structured-content-as-text": (
         [
             t(CALL, done(1, content=[{"type": "text", "text": ' {"a": 1.0}'}], structuredContent={"a": 1})),
-            # What needs a wrapper to be an object: the value alone.
+            # A value that needs a wrapper to be an object: the text may be the value alone.
             t(
                 CALL,
                 done(1, content=[{"type": "text", "text": '["a", "b"]'}], structuredContent={"result": ["a", "b"]}),

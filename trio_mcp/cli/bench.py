@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.arguments import as_whole, from_words
 from trio_mcp.cli.check import needs_kit, shown_name
 from trio_mcp.cli.client_commands import tool_named
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, TERMINATED, TIMEOUT, Exit, exit_of
-from trio_mcp.cli.reporting import check_writable, until_interrupted, write_text
+from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
 from trio_mcp.cli.targets import connected, target_of
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import clean_line, paragraph
@@ -94,16 +93,8 @@ class _Measuring:
 
     async def until(self, stop: trio.Event) -> None:
         """Connect and measure, until it is done or told to stop."""
-        with trio.CancelScope() as scope:
-
-            async def listen() -> None:
-                await stop.wait()
-                # The connection, too, ends at once: no one is left who waits for its server.
-                scope.cancel("interrupted")
-
-            async with background_nursery() as nursery:
-                nursery.start_soon(listen)
-                await self._measure()
+        # The connections, too, end at once; what was measured is kept here.
+        await until_stopped(stop, self._measure)
 
     async def _measure(self) -> None:
         from trio_mcp.testing.bench.ladder import Bench, Side

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp._secrets import mask_words
 from trio_mcp.cli.exits import Exit
-from trio_mcp.cli.reporting import check_writable, until_interrupted, write_text
+from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
 from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -149,20 +148,7 @@ def _prepared(
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
     """Find out what would be done; Ctrl-C or SIGTERM ends it, and the target."""
-
-    async def work(stop: trio.Event) -> Preview | None:
-        with trio.CancelScope() as scope:
-
-            async def listen() -> None:
-                await stop.wait()
-                scope.cancel("interrupted")
-
-            async with background_nursery() as nursery:
-                nursery.start_soon(listen)
-                return await preview()
-        return None
-
-    return await until_interrupted(work, ProgressBar(sys.stderr))
+    return await until_interrupted(partial(until_stopped, work=preview), ProgressBar(sys.stderr))
 
 
 async def _checked(check: Callable[..., Awaitable[CheckReport]]) -> tuple[CheckReport, int]:

@@ -15,7 +15,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import INTERRUPTED, OK, TERMINATED, Exit
 from trio_mcp.cli.terminal import ProgressBar
 
-__all__ = ["check_writable", "until_interrupted", "write_text"]
+__all__ = ["check_writable", "until_interrupted", "until_stopped", "write_text"]
 
 T = TypeVar("T")
 
@@ -60,6 +60,20 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
             bar.clear()
     # Only the cancellation of the scope leads here, so this was the second signal: no report is left to give.
     raise Exit("", status)
+
+
+async def until_stopped(stop: trio.Event, work: Callable[[], Awaitable[T]]) -> T | None:
+    """Return what a function returns, or None if an event cancels it first: what it has until then is of no use."""
+    with trio.CancelScope() as scope:
+
+        async def listen() -> None:
+            await stop.wait()
+            scope.cancel("interrupted")
+
+        async with background_nursery() as nursery:
+            nursery.start_soon(listen)
+            return await work()
+    return None
 
 
 def _status(number: int) -> int:

@@ -159,7 +159,7 @@ async def test_garbage_without_end_makes_no_good_token_invalid(caplog: pytest.Lo
         assert await outcome(guard, token(exp=last)) == GOOD
         for second in range(0, 600, 2):
             clock.now = NOW + second
-            # Without a time, with a good one, with one long past.
+            # One has no time, one a good one, and one a time that is long past.
             for iat in (..., int(clock.now), int(NOW) - 100_000):
                 assert await outcome(guard, token({"kid": f"x{second}"}, key=OTHER, iat=iat, exp=last)) != GOOD
             if second == 100:
@@ -448,7 +448,7 @@ async def test_garbage_leaves_nothing_behind() -> None:
             tracemalloc.stop()
     # All in the same second, by its clock.
     assert issuer.fetched == [METADATA, JWKS]
-    # Of 600 pieces of garbage: less than a hash of each in a dict. (Free lists of Python count, too.)
+    # 600 pieces of garbage leave less than a hash of each in a dict, with Python's free lists.
     assert left < 50_000
 
 

@@ -150,7 +150,7 @@ def test_reach(expected: Reach, address: str) -> None:
         ("127.0.0.1", "127.0.0.1 1.1.1.1", False),
         ("169.254.169.254", "169.254.169.254", False),
         ("169.254.169.254", "127.0.0.1", False),
-        # Nor has the metadata of a cloud a reason to be asked for, where it has an address of a private network.
+        # The metadata of a cloud is never asked for, although its address may be one of a private network.
         ("100.100.100.200", "127.0.0.1", False),
         ("fd00:ec2::254", "10.0.0.1", False),
         ("0.0.0.0", "127.0.0.1", False),
