@@ -60,6 +60,11 @@ class Dying:
         self.heard = 0
         self.lock = threading.Lock()
 
+    def tell(self) -> None:
+        """Leave a file that says that it has gone wrong: on a busy machine a check may end before."""
+        if os.path.isdir(self.mark):
+            open(os.path.join(self.mark, "wrong"), "w").close()
+
     def answer(self, message: Any) -> bytes | None:
         """Return the response to a message, if it gets one; see `gone_wrong` for what else may happen."""
         if not isinstance(message, dict) or "id" not in message or "method" not in message:
@@ -85,9 +90,8 @@ class Dying:
         with self.lock:
             self.heard += 1
             over = self.heard - self.after
-            if over == 1 and os.path.isdir(self.mark):
-                # That it has gone wrong: on a busy machine a check may end before.
-                open(os.path.join(self.mark, "wrong"), "w").close()
+        if over == 1 and self.fault != "loses":
+            self.tell()
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
@@ -109,8 +113,11 @@ class Dying:
             case "floods":
                 while True:
                     say(NOISE)
-            case "loses" if over % 3 and answer is not None:
-                say(answer)
+            case "loses" if answer is not None:
+                if over % 3:
+                    say(answer)
+                else:
+                    self.tell()
 
 
 def over_stdio(dying: Dying) -> None:

@@ -610,12 +610,13 @@ class Runner:
     async def _decide(self, late: Iterable[tuple[Talk, Sent]]) -> None:
         """Decide on what is open at the end of the check."""
         for talk, sent in late:
-            # Nothing limits the time of what the application does: whether it is slow or the target has died, a probe
-            # shows.
-            if not sent.owed or sent.method in APPLICATION:
-                continue
             waited = trio.current_time() - sent.began
-            if waited >= self.terms.deadline:
+            # Nothing limits the time of what the application does. Whether it is slow or the call was lost, only more
+            # time would show.
+            is_work = sent.method in APPLICATION
+            if not sent.owed or (is_work and waited < self.terms.patience):
+                continue
+            if waited >= self.terms.deadline and not is_work:
                 self._note_overdue(talk, sent, waited)
             else:
                 self.undecided.append(f"{self.unanswered(sent)}, when the time of the check was up")
