@@ -111,6 +111,8 @@ INTERNAL = (
     "Keys",
     "LegacyServerEra",
     "Lifespan",
+    "LinkLostError",
+    "LogLevel",
     "LoggingLevel",
     "Messages",
     "MetadataApp",
