@@ -24,7 +24,7 @@ __all__ = ["FAULTS", "TRANSPORTS"]
 FAULTS = ("silent", "stubborn", "half", "exits", "crashes", "floods", "hangs", "loses")
 """What it does once it has had its messages: it answers nothing any more; nor does it end when it is told to, and it
 has a child like itself; it writes half of a response; it ends; it ends with an error; it writes without end; it never
-answers anything; it answers all but every third request from then on."""
+answers anything; it loses some requests from then on, but no call of its tool, which might as well be slow."""
 
 TRANSPORTS = ("stdio", "tcp", "http", "sse", "ws")
 
@@ -98,6 +98,7 @@ class Dying:
             say(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON"}}')
             return
         answer = self.answer(message)
+        method = message["method"] if answer is not None else ""
         if over <= 0:
             if answer is not None:
                 say(answer)
@@ -114,7 +115,7 @@ class Dying:
                 while True:
                     say(NOISE)
             case "loses" if answer is not None:
-                if over % 3:
+                if over % 3 or method == "tools/call":
                     say(answer)
                 else:
                     self.tell()
