@@ -216,8 +216,10 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
             fair = FAILED if breaks or (kind is ask and tears) else HUNG
             outcome, note = (TIMED_OUT, "") if kind is slow_timed_out else (fair, str(exc))
         except (TransportError, McpError, RemoteProtocolError, CouldNotAsk) as exc:  # a message may be torn, too
-            gone = isinstance(exc, TransportError)
-            outcome, note = FAILED if tears else WRONG, f"{type(exc).__name__}: {exc}"
+            # A call through a group may have had its time while its server was still being connected.
+            early = kind is slow_timed_out and call.client is None and isinstance(exc, TransportError)
+            gone = isinstance(exc, TransportError) and not early
+            outcome, note = FAILED if tears or early else WRONG, f"{type(exc).__name__}: {exc}"
         except Exception as exc:
             outcome, note = WRONG, f"{type(exc).__name__}: {exc}"
     if scope.cancelled_caught:
