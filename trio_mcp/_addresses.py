@@ -28,8 +28,8 @@ class Reach(enum.IntEnum):
     """Nothing that a URL should lead to: link-local, multicast, unspecified, reserved, and the metadata of clouds."""
 
 
-# By https://www.iana.org/assignments/iana-ipv4-special-registry and …/iana-ipv6-special-registry, of 2025. Of networks
-# within each other, the smallest counts; what no row has is global in IPv4, and never in IPv6.
+# The rows follow https://www.iana.org/assignments/iana-ipv4-special-registry and …/iana-ipv6-special-registry of 2025.
+# The smallest network counts; an address without a row is global in IPv4, and never in IPv6.
 _TABLE: Final = {
     Reach.GLOBAL: """
         192.31.196.0/24     AS112 (RFC 7535)

@@ -166,7 +166,7 @@ def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
         raise ValueError(f"url must begin with {':// or '.join(schemes)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
         raise ValueError("url must not contain spaces or control characters")
-    # What a terminal or JSON gives for bytes that are not text: it can't be encoded, and so neither sent nor stored.
+    # A terminal or JSON gives such text for other bytes: it can't be encoded, and so neither sent nor stored.
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("url must not contain half a character (a lone surrogate)")
     try:

@@ -123,7 +123,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
             {"credentials": {"user": "me", "keys": [{"id": 7, "hex": "f00"}], "old": False, "next": None}},
             {"credentials": {"user": "***", "keys": [{"id": 0, "hex": "***"}], "old": False, "next": None}},
         ),
-        # What a schema says of a secret can be read, but no value of it.
+        # The description of a secret in a schema can be read, but no value of it.
         (
             {
                 "properties": {

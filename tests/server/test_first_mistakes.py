@@ -87,7 +87,7 @@ async def test_a_tools_arguments_as_keywords_are_pointed_to_the_dict() -> None:
             name = call.__name__
             with pytest.raises(TypeError, match=rf"'a': what the server gets is a dict, {name}\(…, {{'a': …}}\)$"):
                 await call("add", a=1, b=2)
-        # What is spelt like a keyword is most likely meant to be one.
+        # A name that is spelt like a keyword is most likely meant to be one.
         wrong: Any = client.call_tool
         with pytest.raises(TypeError, match="did you mean 'timeout'"):
             await wrong("add", {"a": 1, "b": 2}, timeot=3)

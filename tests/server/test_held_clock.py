@@ -131,7 +131,7 @@ async def test_nor_over_a_thread_that_an_async_function_or_a_lifespan_starts(
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(client.call_tool, "tool")
-        # Also a thread of the test itself.
+        # The test itself may start a thread, too.
         await in_a_thread()
         assert trio.current_time() == began
     assert autojump_clock.autojump_threshold == 0

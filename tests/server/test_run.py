@@ -362,7 +362,7 @@ SHOWN = {
         "log_level='info'",
         [f"{name} {level}" for name in ("trio_mcp.middleware", "mine", "hpack") for level in ("INFO", "WARNING")],
     ),
-    # What hpack logs for debugging are header fields, with their tokens.
+    # At DEBUG, hpack logs header fields, with their tokens.
     "debug": (
         "",
         "log_level='debug'",

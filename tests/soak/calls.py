@@ -217,7 +217,7 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
             outcome, note = (TIMED_OUT, "") if kind is slow_timed_out else (fair, str(exc))
         except (TransportError, McpError, RemoteProtocolError, CouldNotAsk) as exc:  # a message may be torn, too
             # A call through a group may have had its time while its server was still being connected.
-            early = kind is slow_timed_out and call.client is None and isinstance(exc, TransportError)
+            early = kind is slow_timed_out and call.client is None and "is not connected yet" in str(exc)
             gone = isinstance(exc, TransportError) and not early
             outcome, note = FAILED if tears or early else WRONG, f"{type(exc).__name__}: {exc}"
         except Exception as exc:
