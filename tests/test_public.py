@@ -24,7 +24,7 @@ PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
         *("types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
-        *("testing", "testing.strategies", "testing.transcript"),
+        *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )
 }
 """Those whose names are not in `trio_mcp`: the many types, what writers of transports need, middleware, authorization,

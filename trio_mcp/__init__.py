@@ -65,7 +65,7 @@ else:
         # A name in lower case may be that of a module below, which the import system looks for after an AttributeError.
         if not name[:1].isupper():
             return None
-        modules = [f"{__name__}.{each}" for each in ("types", "auth", "testing", "middleware")]
+        modules = [f"{__name__}.{each}" for each in ("types", "auth", "testing", "conformance", "middleware")]
         return next((each for each in modules if name in importlib.import_module(each).__all__), None)
 
     # So that completion offers names that have not been imported yet.

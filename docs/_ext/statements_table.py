@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from types_overview import table
 
-from trio_mcp.testing.statements.model import AUTHORIZATION, NOT_OBSERVABLE, REVISIONS, Place, Statement, statements
+from trio_mcp.conformance.statements.model import AUTHORIZATION, NOT_OBSERVABLE, REVISIONS, Place, Statement, statements
 
 KEYWORDS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT")
 STATUSES = ("checked", "unchecked", *NOT_OBSERVABLE, AUTHORIZATION)

@@ -30,17 +30,10 @@ from trio_mcp import (
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.testing import (
-    CallRecorder,
-    FaultLinks,
-    check_client,
-    check_server,
-    check_transport,
-    preview_client,
-    preview_server,
-)
+from trio_mcp.testing import CallRecorder, FaultLinks, check_transport
 
 HANG = 30  # seconds; only a net
 

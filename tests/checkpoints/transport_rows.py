@@ -35,17 +35,10 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.targets import Target
+from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
-from trio_mcp.testing import (
-    FaultLinks,
-    FaultProxy,
-    check_client,
-    check_server,
-    check_transport,
-    preview_client,
-    preview_server,
-)
+from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
 from trio_mcp.types.versions import LATEST_LEGACY
 
 

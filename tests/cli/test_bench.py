@@ -62,7 +62,7 @@ for line in sys.stdin:
     elif method is not None and id is not None:
         say(id=id, error={"code": -32601, "message": "no such method"})
 """
-KIT = ("hypothesis", "trio_mcp.testing.bench.html", "trio_mcp.cli.bench")
+KIT = ("hypothesis", "trio_mcp.bench.html", "trio_mcp.cli.bench")
 # They end by the number of calls: 8 for the trial, 96 in each step. The time does not matter.
 QUICK = ("--ladder", "1,2", "--seconds", "600", "--max-calls", "200")
 

@@ -16,13 +16,13 @@ from trio.testing import MockClock
 
 from tests.effort import examples
 from trio_mcp import Client, Context, Server
+from trio_mcp.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
+from trio_mcp.bench.html import html
+from trio_mcp.bench.ladder import Bench, Side
+from trio_mcp.bench.plan import Call, Named, Plan, Terms, choose
+from trio_mcp.bench.report import BenchReport, Measured, ToolFigures, report_of
+from trio_mcp.bench.table import table
 from trio_mcp.errors import SessionClosed, ToolError
-from trio_mcp.testing.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
-from trio_mcp.testing.bench.html import html
-from trio_mcp.testing.bench.ladder import Bench, Side
-from trio_mcp.testing.bench.plan import Call, Named, Plan, Terms, choose
-from trio_mcp.testing.bench.report import BenchReport, Measured, ToolFigures, report_of
-from trio_mcp.testing.bench.table import table
 from trio_mcp.types.tools import Tool, ToolAnnotations
 
 

@@ -32,7 +32,7 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
 
-KIT = ("hypothesis", "trio_mcp.testing.check.engine", "trio_mcp.testing.check.clients", "trio_mcp.testing.report")
+KIT = ("hypothesis", "trio_mcp.conformance.engine", "trio_mcp.conformance.clients", "trio_mcp.conformance.report")
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

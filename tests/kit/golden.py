@@ -22,13 +22,13 @@ from pydantic import BaseModel
 
 from trio_mcp import Answers, Client, Context, ListOptions, Server
 from trio_mcp.client.targets import SingleTarget
+from trio_mcp.conformance.recording.http import HttpRecorder
+from trio_mcp.conformance.recording.lines import record_socket
+from trio_mcp.conformance.recording.websocket import record_websocket
+from trio_mcp.conformance.transcript.files import FileTape, TranscriptWriter
+from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
-from trio_mcp.testing.recording.http import HttpRecorder
-from trio_mcp.testing.recording.lines import record_socket
-from trio_mcp.testing.recording.websocket import record_websocket
-from trio_mcp.testing.transcript.files import FileTape, TranscriptWriter
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["FOLDER", "MODES", "WAYS", "record_ours", "recorded", "served", "shop"]
 

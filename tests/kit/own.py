@@ -21,8 +21,8 @@ from tests.kit.mutants.server import LEGACY, MODERN, Twin
 from tests.kit.mutants.targets import in_memory, over_sockets, process
 from trio_mcp import Context, HttpServerParameters, ListOptions, Server, StdioServerParameters, ToolError, types
 from trio_mcp._nursery import background_nursery
-from trio_mcp.testing.check.engine import check_server
-from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.conformance.engine import check_server
+from trio_mcp.conformance.outcomes import CheckReport
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
 READS = types.ToolAnnotations(read_only_hint=True)

@@ -19,7 +19,7 @@ __all__ = ["recording"]
 UNGUARDED = """
 import sys
 from trio_mcp.cli import main
-from trio_mcp.testing.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import Guard
 
 Guard.check = lambda *_: None
 sys.exit(main(sys.argv[1:]))

@@ -6,10 +6,10 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.testing.check.report import CheckReport, Failure, Outcome
-from trio_mcp.testing.check.steps import Ask, Await, Cancel
-from trio_mcp.testing.rules.model import Rule, held
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome
+from trio_mcp.conformance.rules.model import Rule, held
+from trio_mcp.conformance.steps import Ask, Await, Cancel
+from trio_mcp.conformance.transcript.events import Event
 
 __all__ = ["HOSTILE", "SECRETS", "clean_report", "report"]
 

@@ -8,7 +8,7 @@ import sys
 import trio
 
 from trio_mcp import Server, StdioServerParameters
-from trio_mcp.testing.check.engine import check_server
+from trio_mcp.conformance.engine import check_server
 from trio_mcp.types import ToolAnnotations
 
 READS = ToolAnnotations(read_only_hint=True)

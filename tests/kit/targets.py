@@ -12,10 +12,10 @@ import trio
 import trio.testing
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.testing.check.wires.lines import stream_wire
-from trio_mcp.testing.check.wires.targets import WireTarget
-from trio_mcp.testing.check.wires.wire import Wire
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.lines import stream_wire
+from trio_mcp.conformance.wires.targets import WireTarget
+from trio_mcp.conformance.wires.wire import Wire
 
 __all__ = ["Connection", "over_lines", "plain"]
 

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from tests.kit.transcripts import NEW, OLD, asked, fields, messages, opening
-from trio_mcp.testing.rules.catalogue import RULES
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 KIT = "http://kit.test"

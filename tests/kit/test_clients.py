@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from tests import forks
 from trio_mcp import Answers, Client, TransportError, TrioMcpError
 from trio_mcp.client.targets import Target
-from trio_mcp.testing.check.clients import check_client, preview_client
+from trio_mcp.conformance.clients import check_client, preview_client
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 ARGUMENTS = {"a": 1, "b": 2, "text": "x", "where": "here", "on": True}

@@ -16,12 +16,12 @@ from tests.kit.dying import Case
 from tests.kit.dying_server import FAULTS, TRANSPORTS
 from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import TransportError
-from trio_mcp.testing.check import engine, run
-from trio_mcp.testing.check.clients import OVERTIME, StreamClient, check_client
-from trio_mcp.testing.check.engine import Check, Options, check_server
-from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.check.wires.targets import WireTarget
-from trio_mcp.testing.rules.catalogue import RULES
+from trio_mcp.conformance import engine, run
+from trio_mcp.conformance.clients import OVERTIME, StreamClient, check_client
+from trio_mcp.conformance.engine import Check, Options, check_server
+from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.wires.targets import WireTarget
 
 LEGACY = "2025-11-25"
 FEW = [

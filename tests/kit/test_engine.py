@@ -16,14 +16,14 @@ import trio.testing
 
 from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
-from trio_mcp.testing.check import shrink
-from trio_mcp.testing.check.engine import Check, Options, check_server
-from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.check.run import Terms
-from trio_mcp.testing.check.steps import Ask
-from trio_mcp.testing.check.wires.targets import WireTarget
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Rule, Verdict, judged, rule
+from trio_mcp.conformance import shrink
+from trio_mcp.conformance.engine import Check, Options, check_server
+from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Rule, Verdict, judged, rule
+from trio_mcp.conformance.run import Terms
+from trio_mcp.conformance.steps import Ask
+from trio_mcp.conformance.wires.targets import WireTarget
 from trio_mcp.types import ToolAnnotations
 
 LEGACY = "2025-11-25"

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 import pytest
 
-from trio_mcp.testing.check.judging import Judging
-from trio_mcp.testing.check.usage import Usage, grown, usage_of
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Verdict, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.judging import Judging
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.usage import Usage, grown, usage_of
 
 
 @rule("MUST", "server", "basic#responses", "A request is answered once.")

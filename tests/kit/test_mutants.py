@@ -15,10 +15,10 @@ from tests.kit.mutants.clients import CLIENTS
 from tests.kit.mutants.server import LEGACY, MODERN, Twin
 from tests.kit.mutants.table import MUTANTS, Mutant
 from tests.kit.mutants.targets import in_memory, over_sockets, process
-from trio_mcp.testing.check.clients import StreamClient, check_client
-from trio_mcp.testing.check.engine import check_server
-from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.rules.catalogue import RULES
+from trio_mcp.conformance.clients import StreamClient, check_client
+from trio_mcp.conformance.engine import check_server
+from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.rules.catalogue import RULES
 
 EXAMPLES = 200
 """At most, to find a fault."""

@@ -13,11 +13,11 @@ import trio.testing
 from hypothesis.errors import Unsatisfiable
 
 from tests.kit.own import make_server
-from trio_mcp.testing.check.engine import preview_server
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.catalogue import MOVES
-from trio_mcp.testing.check.source import CALLS, Source
-from trio_mcp.testing.check.steps import Ask, Plan, Write, plan_from_json, plan_to_json
+from trio_mcp.conformance.engine import preview_server
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.catalogue import MOVES
+from trio_mcp.conformance.plans.source import CALLS, Source
+from trio_mcp.conformance.steps import Ask, Plan, Write, plan_from_json, plan_to_json
 from trio_mcp.testing.strategies import draws
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
-from trio_mcp.testing.plugin import conformance_tests
+from trio_mcp.conformance.plugin import conformance_tests
 
 MODULE = """
 import sys
 import pytest
 from trio_mcp import Server, StdioServerParameters
-from trio_mcp.testing import conformance_tests
+from trio_mcp.conformance import conformance_tests
 
 server = Server("shop", version="1.0.0")
 LIMITS = {"examples": 30, "rules": ["answered-once", "progress-*", "response-matches-request"]}

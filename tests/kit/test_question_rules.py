@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.kit.transcripts import asked, fields, messages, opening
-from trio_mcp.testing.rules.catalogue import RULES
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.transcript.events import Event
 
 SAMPLING, ELICITATION = "sampling/createMessage", "elicitation/create"
 CAN = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}

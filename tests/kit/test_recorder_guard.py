@@ -18,7 +18,7 @@ from tests.kit.golden import recorded
 from tests.kit.recorders import recording
 from trio_mcp import Client, Server
 from trio_mcp._nursery import background_nursery
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.transcript.tape import Tape
 
 TOKEN = {"Authorization": "Bearer of-the-command-line"}
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "act", "arguments": {}}}

@@ -11,12 +11,12 @@ import trio
 
 from tests.kit.golden import FOLDER, MODES, WAYS, record_ours, served, shop
 from trio_mcp import Server
+from trio_mcp.conformance.replay import Replayed, replay_transcript
+from trio_mcp.conformance.rules.catalogue import RULES, judge
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.transcript.files import FileTape, Transcript, TranscriptWriter, read_transcript
+from trio_mcp.conformance.wires.targets import open_wire_for
 from trio_mcp.sockets.addresses import read_address
-from trio_mcp.testing.check.replay import Replayed, replay_transcript
-from trio_mcp.testing.check.wires.targets import open_wire_for
-from trio_mcp.testing.rules.catalogue import RULES, judge
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.transcript.files import FileTape, Transcript, TranscriptWriter, read_transcript
 
 # Matters of reading and faults that are known: docs/rough_edges.md and docs/reference/peers.md.
 GOLDEN = {

@@ -15,16 +15,16 @@ import pytest
 
 from tests.kit.chromium import Page, opened
 from tests.kit.reports import SECRETS, clean_report, report
-from trio_mcp.testing.check.plan_files import read_plan_file, write_plan_files
-from trio_mcp.testing.check.steps import Ask, Await, Cancel
-from trio_mcp.testing.report import FORMS, form_of
-from trio_mcp.testing.report.html import html
-from trio_mcp.testing.report.json import as_json
-from trio_mcp.testing.report.junit import junit
-from trio_mcp.testing.report.sarif import as_sarif
-from trio_mcp.testing.report.table import table
-from trio_mcp.testing.report.view import coverage
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.plans.plan_files import read_plan_file, write_plan_files
+from trio_mcp.conformance.report import FORMS, form_of
+from trio_mcp.conformance.report.html import html
+from trio_mcp.conformance.report.json import as_json
+from trio_mcp.conformance.report.junit import junit
+from trio_mcp.conformance.report.sarif import as_sarif
+from trio_mcp.conformance.report.table import table
+from trio_mcp.conformance.report.view import coverage
+from trio_mcp.conformance.steps import Ask, Await, Cancel
+from trio_mcp.conformance.transcript.events import Event
 
 RULES = [outcome.rule.id for outcome in report().outcomes]
 

@@ -9,12 +9,12 @@ from typing import Any
 import attrs
 import pytest
 
-from trio_mcp.testing.check.moves import catalogue as move_catalogue
-from trio_mcp.testing.check.moves.catalogue import MOVES
-from trio_mcp.testing.rules import catalogue as rule_catalogue
-from trio_mcp.testing.rules.catalogue import RULES, judge
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.plans.moves import catalogue as move_catalogue
+from trio_mcp.conformance.plans.moves.catalogue import MOVES
+from trio_mcp.conformance.rules import catalogue as rule_catalogue
+from trio_mcp.conformance.rules.catalogue import RULES, judge
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 
 LATEST, LEGACY, FIRST = "2026-07-28", "2025-11-25", "2024-11-05"
@@ -1003,7 +1003,7 @@ def test_rule_is_silent_where_the_text_leaves_room(rule: str) -> None:
 
 def test_every_rule_for_servers_is_tried_here() -> None:
     here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions")
-    modules = [f"trio_mcp.testing.rules.{name}" for name in here]
+    modules = [f"trio_mcp.conformance.rules.{name}" for name in here]
     assert sorted(rule.id for rule in RULES.values() if rule.judge.__module__ in modules) == sorted(ROWS)
 
 

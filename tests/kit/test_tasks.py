@@ -10,9 +10,9 @@ import trio.testing
 from tests.kit.mutants.server import Twin
 from tests.kit.mutants.targets import in_memory
 from tests.kit.mutants.tasks import TaskSession
-from trio_mcp.testing.check.engine import check_server
-from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.rules.catalogue import select
+from trio_mcp.conformance.engine import check_server
+from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.rules.catalogue import select
 
 ELSEWHERE = {"task-metadata-ignored"}
 """What needs a server without tasks."""

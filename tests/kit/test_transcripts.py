@@ -14,16 +14,16 @@ from pydantic import BaseModel
 from tests.effort import examples
 from trio_mcp import types
 from trio_mcp._secrets import is_secret
-from trio_mcp.testing.transcript import masking
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.files import (
+from trio_mcp.conformance.transcript import masking
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.files import (
     TranscriptError,
     as_line,
     kind_of_file,
     read_transcript,
     write_transcript,
 )
-from trio_mcp.testing.transcript.masking import Masker
+from trio_mcp.conformance.transcript.masking import Masker
 
 FIRST = '{"trio-mcp": "transcript", "version": 1}\n'
 

@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
-from trio_mcp.testing.rules import http, http_headers, stdio
-from trio_mcp.testing.rules.catalogue import RULES, judge
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules import http, http_headers, stdio
+from trio_mcp.conformance.rules.catalogue import RULES, judge
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.conformance.transcript.events import Event
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"

@@ -12,10 +12,10 @@ import trio
 import trio.testing
 
 from trio_mcp import Server, StdioServerParameters, TransportError
-from trio_mcp.testing.check.wires.lines import memory_wire, process_wire, socket_wire, stream_wire
-from trio_mcp.testing.check.wires.wire import OpenWire, Wire
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.lines import memory_wire, process_wire, socket_wire, stream_wire
+from trio_mcp.conformance.wires.wire import OpenWire, Wire
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
@@ -105,8 +105,8 @@ async def flood(newlines: bool, stream: trio.abc.Stream) -> None:
 
 @pytest.mark.parametrize("newlines", [True, False])
 async def test_a_flood_ends_the_connection(newlines: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing.check.wires.notes.LONGEST", 1_000_000)
-    monkeypatch.setattr("trio_mcp.testing.check.wires.notes.MOST", 2_000_000)
+    monkeypatch.setattr("trio_mcp.conformance.wires.notes.LONGEST", 1_000_000)
+    monkeypatch.setattr("trio_mcp.conformance.wires.notes.MOST", 2_000_000)
     seen = await play(partial(flood, newlines), ended)
     assert seen[-2:] == [("kit", "flood"), ("kit", "close")]
     assert len(seen) < 40

@@ -16,12 +16,12 @@ import trio.testing
 from tests.peer import ME
 from tests.server.http.certificate import over_tls
 from trio_mcp import HttpServerParameters, Server, TransportError
-from trio_mcp.testing.check.steps import Http
-from trio_mcp.testing.check.wires.http import http_wire
-from trio_mcp.testing.check.wires.targets import open_wire_for
-from trio_mcp.testing.check.wires.wire import Wire
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.steps import Http
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.http import http_wire
+from trio_mcp.conformance.wires.targets import open_wire_for
+from trio_mcp.conformance.wires.wire import Wire
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -316,7 +316,7 @@ async def test_what_is_not_http_ends_the_wire(response: bytes, reason: str) -> N
 
 
 async def test_a_flood_ends_its_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing.check.wires.events.LONGEST", 1000)
+    monkeypatch.setattr("trio_mcp.conformance.wires.events.LONGEST", 1000)
     events = await play(Scripted(STREAM + b"data: " + b"1" * 2000), pings)
     assert [e.facts["what"] for e in events if e.kind == "mark"] == ["flood"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 
 OLD, NEW = "2025-11-25", "2026-07-28"

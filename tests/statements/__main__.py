@@ -1,7 +1,7 @@
 """Compare the statements that we list with a checkout of the specification: ``python -m tests.statements PATH``.
 
 It lists what is new, changed or gone, and the rules whose section does not exist. The exit status is 1 if there is
-anything. The rows to change are in ``trio_mcp/testing/statements``.
+anything. The rows to change are in ``trio_mcp/conformance/statements``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from tests.statements.compare import differences
 from tests.statements.extract import sections
 from tests.statements.extract import statements as found_in
-from trio_mcp.testing.rules.catalogue import RULES
-from trio_mcp.testing.rules.model import Rule
-from trio_mcp.testing.statements.model import REVISIONS, statements
+from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.conformance.statements.model import REVISIONS, statements
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 import attrs
 
 from tests.statements.extract import Found
-from trio_mcp.testing.statements.model import Statement
+from trio_mcp.conformance.statements.model import Statement
 
 Key = tuple[str, str, str]
 Listed = tuple[Statement, str]

@@ -11,8 +11,8 @@ import pytest
 from tests.statements.compare import differences
 from tests.statements.extract import of_page, short_hash
 from tests.statements.extract import statements as found_in
-from trio_mcp.testing.rules.catalogue import RULES
-from trio_mcp.testing.statements.model import REVISIONS, Place, Statement, statements
+from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.statements.model import REVISIONS, Place, Statement, statements
 
 
 def test_texts_are_sentences_of_their_own() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trio_mcp.testing.bench.figures import Step
-from trio_mcp.testing.bench.plan import shown_names
-from trio_mcp.testing.bench.report import BenchReport, Measured, error_lines
-from trio_mcp.testing.bench.table import COLUMNS, PAIRED, milliseconds, ratio_cells, step_cells, title_of
-from trio_mcp.testing.report.page import facts, html_page, safe
+from trio_mcp.bench.figures import Step
+from trio_mcp.bench.plan import shown_names
+from trio_mcp.bench.report import BenchReport, Measured, error_lines
+from trio_mcp.bench.table import COLUMNS, PAIRED, milliseconds, ratio_cells, step_cells, title_of
+from trio_mcp.conformance.report.page import facts, html_page, safe
 
 __all__ = ["html"]
 

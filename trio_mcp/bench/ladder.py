@@ -13,8 +13,12 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import attrs
 import trio
 
+from trio_mcp.bench.figures import MOST_KINDS, Sample
+from trio_mcp.bench.plan import PAIRS, WARM_UP, Call, Plan, Terms
+from trio_mcp.bench.processes import cpu_seconds
 from trio_mcp.client.client import Client
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.conformance.report.view import shorten
 from trio_mcp.errors import (
     HttpError,
     McpError,
@@ -25,10 +29,6 @@ from trio_mcp.errors import (
     TrioMcpError,
 )
 from trio_mcp.session.handlers import RequestContext
-from trio_mcp.testing.bench.figures import MOST_KINDS, Sample
-from trio_mcp.testing.bench.plan import PAIRS, WARM_UP, Call, Plan, Terms
-from trio_mcp.testing.bench.processes import cpu_seconds
-from trio_mcp.testing.report.view import shorten
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 
 __all__ = ["Bench", "Ended", "Progress", "Side"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from trio_mcp.testing.report.view import clean, shorten
+from trio_mcp.conformance.report.view import clean, shorten
 from trio_mcp.testing.strategies.drawing import draws
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
 from trio_mcp.types.tools import Tool

@@ -10,9 +10,9 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp._secrets import mask_text
-from trio_mcp.testing.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
-from trio_mcp.testing.bench.ladder import Bench, Ended
-from trio_mcp.testing.bench.plan import Terms
+from trio_mcp.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
+from trio_mcp.bench.ladder import Bench, Ended
+from trio_mcp.bench.plan import Terms
 
 __all__ = [
     "BUSY",

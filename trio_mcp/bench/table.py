@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from trio_mcp.testing.bench.figures import Ratio, Step
-from trio_mcp.testing.bench.plan import LONGEST_NAME
-from trio_mcp.testing.bench.report import BenchReport, Measured, error_lines, verdict
-from trio_mcp.testing.report.view import clean, shorten
+from trio_mcp.bench.figures import Ratio, Step
+from trio_mcp.bench.plan import LONGEST_NAME
+from trio_mcp.bench.report import BenchReport, Measured, error_lines, verdict
+from trio_mcp.conformance.report.view import clean, shorten
 
 __all__ = ["COLUMNS", "PAIRED", "milliseconds", "ratio_cells", "step_cells", "table", "title_of"]
 

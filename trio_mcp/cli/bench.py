@@ -27,9 +27,9 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 
 if TYPE_CHECKING:
     # Imported late: they need an extra.
-    from trio_mcp.testing.bench.ladder import Bench, Progress
-    from trio_mcp.testing.bench.plan import Plan, Terms
-    from trio_mcp.testing.bench.report import BenchReport, Measured
+    from trio_mcp.bench.ladder import Bench, Progress
+    from trio_mcp.bench.plan import Plan, Terms
+    from trio_mcp.bench.report import BenchReport, Measured
     from trio_mcp.types.tools import Tool
 
 __all__ = ["run"]
@@ -97,9 +97,9 @@ class _Measuring:
         await until_stopped(stop, self._measure)
 
     async def _measure(self) -> None:
-        from trio_mcp.testing.bench.ladder import Bench, Side
-        from trio_mcp.testing.bench.plan import Terms, choose
-        from trio_mcp.testing.bench.processes import children
+        from trio_mcp.bench.ladder import Bench, Side
+        from trio_mcp.bench.plan import Terms, choose
+        from trio_mcp.bench.processes import children
 
         options = self._lines[0]
         # Not put into the options, where it would also bound how long connecting may take.
@@ -127,7 +127,7 @@ class _Measuring:
             await self._bench.run()
 
     def _named(self, listed: Sequence[dict[str, Tool]]) -> list[Any]:
-        from trio_mcp.testing.bench.plan import Named
+        from trio_mcp.bench.plan import Named
 
         found = []
         for name, whole, words in self._words:
@@ -143,7 +143,7 @@ class _Measuring:
 
     def report(self) -> BenchReport | None:
         """Return what was measured; None if it did not come to that."""
-        from trio_mcp.testing.bench.report import report_of
+        from trio_mcp.bench.report import report_of
 
         if self._bench is None:
             return None
@@ -165,7 +165,7 @@ class _Measuring:
 
 
 def _described(mark: str, line: argparse.Namespace, target: Configured, client: Client) -> Measured:
-    from trio_mcp.testing.bench.report import Measured
+    from trio_mcp.bench.report import Measured
 
     info = client.server_info
     return Measured(
@@ -189,8 +189,8 @@ def _transport(target: Configured) -> str:
 
 def _announcement(servers: Sequence[Measured], plan: Plan, terms: Terms) -> str:
     """Return what will be done, before it is."""
-    from trio_mcp.testing.bench.plan import WARM_UP, shown_names
-    from trio_mcp.testing.bench.table import title_of
+    from trio_mcp.bench.plan import WARM_UP, shown_names
+    from trio_mcp.bench.table import title_of
 
     where = " and ".join(map(title_of, servers))
     each, turns = (" each", ", in turns") if len(servers) > 1 else ("", "")
@@ -212,9 +212,9 @@ def _announcement(servers: Sequence[Measured], plan: Plan, terms: Terms) -> str:
 
 
 def _write(report: BenchReport, options: argparse.Namespace) -> None:
-    from trio_mcp.testing.bench.html import html
-    from trio_mcp.testing.bench.report import json_text
-    from trio_mcp.testing.bench.table import table
+    from trio_mcp.bench.html import html
+    from trio_mcp.bench.report import json_text
+    from trio_mcp.bench.table import table
 
     # Flushed, so that it stands before what is said on standard error, where both go to one file.
     print(json_text(report) if options.json == "-" else table(report), end="", flush=True)

@@ -26,7 +26,7 @@ from trio_mcp.errors import TrioMcpError
 
 if TYPE_CHECKING:
     # Imported late: they need an extra.
-    from trio_mcp.testing.check.report import CheckReport, Preview, Progress
+    from trio_mcp.conformance.outcomes import CheckReport, Preview, Progress
 
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
     """Check the target; return 1 if a MUST is broken that is not in the baseline, 2 if that can't be said."""
     began = clock.perf_counter()
     needs_kit()
-    from trio_mcp.testing.report.json import json_text
-    from trio_mcp.testing.report.table import table
+    from trio_mcp.conformance.report.json import json_text
+    from trio_mcp.conformance.report.table import table
 
     check, preview = _prepared(options)
     baseline = _baseline(options.baseline)
@@ -104,7 +104,7 @@ def runnable() -> Iterator[None]:
 
 
 def _baseline(path: str | None) -> dict[str, str]:
-    from trio_mcp.testing.check.baseline import read_baseline
+    from trio_mcp.conformance.baseline import read_baseline
 
     try:
         return read_baseline(path) if path else {}
@@ -116,9 +116,9 @@ def _prepared(
     options: argparse.Namespace,
 ) -> tuple[Callable[..., Awaitable[CheckReport]], Callable[[], Awaitable[Preview]]]:
     """Return the functions that check the target, and that say what would be done."""
-    from trio_mcp.testing.check.clients import check_client, preview_client
-    from trio_mcp.testing.check.engine import check_server, preview_server
-    from trio_mcp.testing.rules.catalogue import select
+    from trio_mcp.conformance.clients import check_client, preview_client
+    from trio_mcp.conformance.engine import check_server, preview_server
+    from trio_mcp.conformance.rules.catalogue import select
 
     patterns = [each.strip() for words in options.rules or ["*"] for each in words.split(",") if each.strip()]
     try:
@@ -170,7 +170,7 @@ class _Files:
     """The files that the command line names; what is wrong with them is said before anything is checked."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from trio_mcp.testing.report import form_of
+        from trio_mcp.conformance.report import form_of
 
         try:
             self._forms = {path: form_of(path) for path in options.report}
@@ -184,8 +184,8 @@ class _Files:
 
     def write(self, report: CheckReport) -> None:
         """Write all of them, and say so."""
-        from trio_mcp.testing.check.baseline import baseline_text
-        from trio_mcp.testing.check.plan_files import write_plan_files
+        from trio_mcp.conformance.baseline import baseline_text
+        from trio_mcp.conformance.plans.plan_files import write_plan_files
 
         for path, form in self._forms.items():
             write_text(path, form(report))

@@ -23,15 +23,15 @@ from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import target_name
+from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.http import HttpRecorder
+from trio_mcp.conformance.recording.lines import record_process, record_socket
+from trio_mcp.conformance.recording.websocket import record_websocket
+from trio_mcp.conformance.transcript.files import FileTape, TranscriptWriter
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.sockets.listening import listen_tcp, listen_unix
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.testing.recording.guard import Guard
-from trio_mcp.testing.recording.http import HttpRecorder
-from trio_mcp.testing.recording.lines import record_process, record_socket
-from trio_mcp.testing.recording.websocket import record_websocket
-from trio_mcp.testing.transcript.files import FileTape, TranscriptWriter
 
 __all__ = ["run"]
 

@@ -17,7 +17,7 @@ from trio_mcp.client.failover.parameters import FailoverParameters
 
 if TYPE_CHECKING:
     # Imported late: it needs an extra.
-    from trio_mcp.testing.check.replay import Replayed
+    from trio_mcp.conformance.replay import Replayed
 
 __all__ = ["run"]
 
@@ -28,10 +28,10 @@ MOST_EVENTS = 30
 def run(options: argparse.Namespace) -> int:
     """Replay; return 1 if something comes out otherwise than before, or a rule is broken."""
     needs_kit()
-    from trio_mcp.testing.check.plan_files import read_plan_file
-    from trio_mcp.testing.check.replay import replay_plan, replay_transcript
-    from trio_mcp.testing.check.wires.targets import open_wire_for
-    from trio_mcp.testing.transcript.files import kind_of_file, read_transcript
+    from trio_mcp.conformance.plans.plan_files import read_plan_file
+    from trio_mcp.conformance.replay import replay_plan, replay_transcript
+    from trio_mcp.conformance.transcript.files import kind_of_file, read_transcript
+    from trio_mcp.conformance.wires.targets import open_wire_for
 
     target = with_stored_token(target_of(options))
     if isinstance(target, FailoverParameters):
@@ -55,9 +55,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:
-    from trio_mcp.testing.report.table import event_line
-    from trio_mcp.testing.report.view import folded, shown
-    from trio_mcp.testing.rules.catalogue import RULES
+    from trio_mcp.conformance.report.table import event_line
+    from trio_mcp.conformance.report.view import folded, shown
+    from trio_mcp.conformance.rules.catalogue import RULES
 
     for line in found.differences:
         yield f"different: {clean_line(line)}"
@@ -74,8 +74,8 @@ def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:
 
 
 def _as_json(found: Replayed) -> dict[str, object]:
-    from trio_mcp.testing.transcript.files import as_line
-    from trio_mcp.testing.transcript.masking import Masker
+    from trio_mcp.conformance.transcript.files import as_line
+    from trio_mcp.conformance.transcript.masking import Masker
 
     masker = Masker()
     return {

@@ -20,6 +20,7 @@ from trio_mcp.cli.text import clean, clean_line, shorten
 from trio_mcp.client.config.reading import Configured
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import HttpConnector, LinkFactory, Target, link_factory, target_name
+from trio_mcp.conformance.transcript.masking import Masker
 from trio_mcp.errors import HttpError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.jsonrpc.messages import (
@@ -37,7 +38,6 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.link import Link
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.testing.transcript.masking import Masker
 
 if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - the one that this package depends on

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from trio_mcp.testing.rules.catalogue import RULES
+from trio_mcp.conformance.rules.catalogue import RULES
 
 __all__ = ["baseline_text", "read_baseline"]
 

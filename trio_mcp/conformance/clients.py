@@ -18,24 +18,24 @@ import trio.testing
 
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.client.targets import LinkFactory
+from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
+from trio_mcp.conformance.rules.catalogue import judge, select
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Rule, Verdict
+from trio_mcp.conformance.run import MOST_EVENTS
+from trio_mcp.conformance.serving.http import PATH, HttpServing
+from trio_mcp.conformance.serving.lines import serve_lines
+from trio_mcp.conformance.serving.script import EVERY_TURN, LEGACY_TURNS, MODERN_TURNS, Script, scripts
+from trio_mcp.conformance.serving.server import ScriptedServer
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.errors import TransportError
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.link import Link
 from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
-from trio_mcp.testing.check.run import MOST_EVENTS
-from trio_mcp.testing.check.serving.http import PATH, HttpServing
-from trio_mcp.testing.check.serving.lines import serve_lines
-from trio_mcp.testing.check.serving.script import EVERY_TURN, LEGACY_TURNS, MODERN_TURNS, Script, scripts
-from trio_mcp.testing.check.serving.server import ScriptedServer
-from trio_mcp.testing.rules.catalogue import judge, select
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Rule, Verdict
 from trio_mcp.testing.strategies.drawing import draws
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["ClientTarget", "StreamClient", "check_client", "preview_client"]

@@ -15,24 +15,24 @@ import trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
+from trio_mcp.conformance.facts import Facts, discover
+from trio_mcp.conformance.judging import Found, Judging
+from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
+from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
+from trio_mcp.conformance.plans.moves.model import Move
+from trio_mcp.conformance.plans.shrink import Shown, Shrinker
+from trio_mcp.conformance.plans.source import Source
+from trio_mcp.conformance.rules.catalogue import select
+from trio_mcp.conformance.rules.common import ended_without_cause
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, Runner, Terms, is_virtual
+from trio_mcp.conformance.steps import Ask, Await, NextPage, Plan
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.usage import Usage, grown, usage_of
+from trio_mcp.conformance.wires.targets import WireTarget, open_wire_for
+from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
-from trio_mcp.testing.check.facts import Facts, discover
-from trio_mcp.testing.check.judging import Found, Judging
-from trio_mcp.testing.check.moves.catalogue import MOVES, lacking, moves_for
-from trio_mcp.testing.check.moves.model import Move
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
-from trio_mcp.testing.check.run import LAST_PROBE, LAST_WAIT, Runner, Terms, is_virtual
-from trio_mcp.testing.check.shrink import Shown, Shrinker
-from trio_mcp.testing.check.source import Source
-from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan
-from trio_mcp.testing.check.usage import Usage, grown, usage_of
-from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
-from trio_mcp.testing.check.wires.wire import OpenWire
-from trio_mcp.testing.rules.catalogue import select
-from trio_mcp.testing.rules.common import ended_without_cause
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Rule
-from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["Check", "Options", "check_server", "meet", "preview_server"]

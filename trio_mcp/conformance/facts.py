@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.rules.history import LISTS
+from trio_mcp.conformance.run import Runner, Talk
 from trio_mcp.errors import TransportError
-from trio_mcp.testing.check.run import Runner, Talk
-from trio_mcp.testing.rules.history import LISTS
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import attrs
 
-from trio_mcp.testing.rules.catalogue import judge
-from trio_mcp.testing.rules.history import OTHER, History, id_key, is_notification, is_request, is_response
-from trio_mcp.testing.rules.model import Rule, Verdict
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.catalogue import judge
+from trio_mcp.conformance.rules.history import OTHER, History, id_key, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.model import Rule, Verdict
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 
 __all__ = ["Found", "Judging"]

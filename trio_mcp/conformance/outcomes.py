@@ -1,4 +1,4 @@
-"""What a check has found, as plain data; `trio_mcp.testing.report` renders it."""
+"""What a check has found, as plain data; `trio_mcp.conformance.report` renders it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.serving.script import Script
-from trio_mcp.testing.check.steps import Plan
-from trio_mcp.testing.rules.model import Rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.conformance.serving.script import Script
+from trio_mcp.conformance.steps import Plan
+from trio_mcp.conformance.transcript.events import Event
 
 __all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Preview", "Progress", "Status"]
 

@@ -12,14 +12,14 @@ import trio
 import trio.testing
 
 from trio_mcp.client.targets import Servable
-from trio_mcp.testing.check.baseline import read_baseline
-from trio_mcp.testing.check.clients import check_client
-from trio_mcp.testing.check.engine import check_server
-from trio_mcp.testing.check.report import CheckReport, Outcome
-from trio_mcp.testing.report.table import failure_lines
-from trio_mcp.testing.report.view import headline, problem_of
-from trio_mcp.testing.rules.catalogue import select
-from trio_mcp.testing.rules.model import Rule
+from trio_mcp.conformance.baseline import read_baseline
+from trio_mcp.conformance.clients import check_client
+from trio_mcp.conformance.engine import check_server
+from trio_mcp.conformance.outcomes import CheckReport, Outcome
+from trio_mcp.conformance.report.table import failure_lines
+from trio_mcp.conformance.report.view import headline, problem_of
+from trio_mcp.conformance.rules.catalogue import select
+from trio_mcp.conformance.rules.model import Rule
 
 __all__ = ["conformance_tests"]
 

@@ -9,16 +9,16 @@ from typing import Any, Final
 import attrs
 import trio
 
-from trio_mcp.testing.check.facts import discover
-from trio_mcp.testing.check.plan_files import PlanFile
-from trio_mcp.testing.check.run import Runner, Terms
-from trio_mcp.testing.check.wires.wire import OpenWire, Wire
-from trio_mcp.testing.rules.catalogue import RULES, judge
-from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification, is_request, is_response
-from trio_mcp.testing.rules.model import Rule, Verdict
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.files import Transcript, TranscriptError
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.facts import discover
+from trio_mcp.conformance.plans.plan_files import PlanFile
+from trio_mcp.conformance.rules.catalogue import RULES, judge
+from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.model import Rule, Verdict
+from trio_mcp.conformance.run import Runner, Terms
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.files import Transcript, TranscriptError
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.wire import OpenWire, Wire
 from trio_mcp.types.versions import LATEST_LEGACY, REVISIONS
 
 __all__ = ["Replayed", "replay_plan", "replay_transcript"]

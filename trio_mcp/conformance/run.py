@@ -15,9 +15,9 @@ import trio
 import trio.testing
 
 from trio_mcp._version import __version__
-from trio_mcp.errors import NegotiationError, TransportError
-from trio_mcp.testing.check.answers import answer_to, capabilities_of, response_to, wrong_answer_to
-from trio_mcp.testing.check.steps import (
+from trio_mcp.conformance.answers import answer_to, capabilities_of, response_to, wrong_answer_to
+from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
+from trio_mcp.conformance.steps import (
     Ask,
     Await,
     Break,
@@ -35,10 +35,10 @@ from trio_mcp.testing.check.steps import (
     Tell,
     Write,
 )
-from trio_mcp.testing.check.wires.wire import OpenWire, Wire
-from trio_mcp.testing.rules.history import LISTS, id_key, is_request, is_response
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.wire import OpenWire, Wire
+from trio_mcp.errors import NegotiationError, TransportError
 from trio_mcp.types import meta
 from trio_mcp.types.common import INPUT_REQUIRED
 from trio_mcp.types.versions import MODERN_REVISIONS

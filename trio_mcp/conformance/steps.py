@@ -51,7 +51,7 @@ class Ask:
         headers: What differs from the headers of a valid request, over HTTP.
         meta: What differs from the ``_meta`` of a valid request; None removes a key.
         connection: The connection, counted round among those that are open.
-        style: What kind of id it gets, see `trio_mcp.testing.check.run.STYLES`; 0 for a small number.
+        style: What kind of id it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
     """
 
     method: str

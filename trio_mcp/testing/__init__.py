@@ -1,7 +1,7 @@
-"""Tools to test programs that speak the protocol: a fixture, a recorder, the conformance kit, faults, and more.
+"""Tools to test programs that use this library: a fixture, a recorder, faults, a check of transports, strategies.
 
-Neither a client nor a server imports it. What needs Hypothesis or pytest is imported on first use; the extra for them
-is ``trio-mcp[testing]``.
+Neither a client nor a server imports it; `trio_mcp.conformance` checks those of others, too. What needs Hypothesis or
+pytest is imported on first use; the extra for them is ``trio-mcp[testing]``.
 """
 
 from __future__ import annotations
@@ -35,77 +35,41 @@ from trio_mcp.testing.faults.steps import (
 if TYPE_CHECKING:
     from trio_mcp.testing import strategies
     from trio_mcp.testing.calls import CallRecorder, RecordedCall, record_calls
-    from trio_mcp.testing.check.clients import StreamClient, check_client, preview_client
-    from trio_mcp.testing.check.engine import check_server, preview_server
-    from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Preview, Progress
     from trio_mcp.testing.fixtures import client_fixture
-    from trio_mcp.testing.plugin import conformance_tests
-    from trio_mcp.testing.rules.history import Asked, Connection, Exchange, History
-    from trio_mcp.testing.rules.model import Rule, Verdict, broken, held, judged, rule
-    from trio_mcp.testing.transcript.events import Event
 
 __all__ = [
     "ON_LINKS",
     "ON_WIRES",
-    "Asked",
     "Await",
     "CallRecorder",
-    "CheckReport",
-    "Connection",
     "ContractBroken",
     "ContractReport",
     "Delay",
     "Drop",
     "Duplicate",
-    "Event",
-    "Exchange",
-    "Failure",
     "FaultLinks",
     "FaultProxy",
     "FaultStatistics",
     "Faults",
-    "History",
-    "Outcome",
     "Pass",
-    "Preview",
-    "Progress",
     "RecordedCall",
     "Reset",
-    "Rule",
     "Split",
     "Stall",
     "Step",
-    "StreamClient",
     "Tear",
     "Trait",
-    "Verdict",
-    "broken",
-    "check_client",
-    "check_server",
     "check_transport",
     "client_fixture",
-    "conformance_tests",
     "fault_scripts",
-    "held",
-    "judged",
-    "preview_client",
-    "preview_server",
     "random_faults",
     "record_calls",
-    "rule",
     "strategies",
 ]
 
 _LATE = {
     "calls": ("CallRecorder", "RecordedCall", "record_calls"),
-    "check.clients": ("StreamClient", "check_client", "preview_client"),
-    "check.engine": ("check_server", "preview_server"),
-    "check.report": ("CheckReport", "Failure", "Outcome", "Preview", "Progress"),
     "fixtures": ("client_fixture",),
-    "plugin": ("conformance_tests",),
-    "rules.history": ("Asked", "Connection", "Exchange", "History"),
-    "rules.model": ("Rule", "Verdict", "broken", "held", "judged", "rule"),
-    "transcript.events": ("Event",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
 

@@ -18,10 +18,10 @@ from tests.kit.mutants.server import Twin, serve_lines
 from tests.kit.mutants.web import Web
 from trio_mcp import HttpServerParameters, StdioServerParameters
 from trio_mcp._nursery import background_nursery
-from trio_mcp.testing.check.wires.http import http_wire
-from trio_mcp.testing.check.wires.lines import LinesWire, stream_wire
-from trio_mcp.testing.check.wires.targets import WireTarget
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.http import http_wire
+from trio_mcp.conformance.wires.lines import LinesWire, stream_wire
+from trio_mcp.conformance.wires.targets import WireTarget
 
 ROOT = Path(__file__).resolve().parents[3]
 

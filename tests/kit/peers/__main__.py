@@ -9,8 +9,8 @@ from pathlib import Path
 
 import trio
 
-from trio_mcp.testing.report import form_of
-from trio_mcp.testing.report.table import table
+from trio_mcp.conformance.report import form_of
+from trio_mcp.conformance.report.table import table
 
 from .page import page
 from .running import baseline, differences, lost_of, runs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.rules.catalogue import RULES
+from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.rules.catalogue import RULES
 
 from .running import Run, baseline
 from .table import CLIENTS, SERVERS

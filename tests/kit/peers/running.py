@@ -11,10 +11,10 @@ from typing import Any
 import attrs
 
 from trio_mcp import StdioServerParameters
-from trio_mcp.testing.check.baseline import read_baseline
-from trio_mcp.testing.check.clients import check_client
-from trio_mcp.testing.check.engine import check_server
-from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.conformance.baseline import read_baseline
+from trio_mcp.conformance.clients import check_client
+from trio_mcp.conformance.engine import check_server
+from trio_mcp.conformance.outcomes import CheckReport
 
 from .table import CLIENTS, SERVERS, Server
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.testing.check.report import CheckReport, Outcome
-from trio_mcp.testing.check.serving.script import Script
-from trio_mcp.testing.check.steps import Plan, plan_from_json, plan_to_json
-from trio_mcp.testing.transcript.files import FORMAT, TranscriptError, read_object
+from trio_mcp.conformance.outcomes import CheckReport, Outcome
+from trio_mcp.conformance.serving.script import Script
+from trio_mcp.conformance.steps import Plan, plan_from_json, plan_to_json
+from trio_mcp.conformance.transcript.files import FORMAT, TranscriptError, read_object
 from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["PlanFile", "plan_file_name", "read_plan_file", "write_plan_files"]

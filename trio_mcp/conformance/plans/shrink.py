@@ -12,16 +12,16 @@ from typing import Any, Final
 import attrs
 import trio
 
+from trio_mcp.conformance.outcomes import Failure
+from trio_mcp.conformance.rules.catalogue import judge
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Rule, Verdict
+from trio_mcp.conformance.run import Runner
+from trio_mcp.conformance.steps import Ask, Await, Cancel, Pause, Plan, Step, Tell, Write
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.schema.validator import SchemaValidator
-from trio_mcp.testing.check.report import Failure
-from trio_mcp.testing.check.run import Runner
-from trio_mcp.testing.check.steps import Ask, Await, Cancel, Pause, Plan, Step, Tell, Write
-from trio_mcp.testing.rules.catalogue import judge
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Rule, Verdict
 from trio_mcp.testing.strategies.schemas import CannotGenerate, simplest
-from trio_mcp.testing.transcript.events import Event
 
 __all__ = ["Shown", "Shrinker"]
 

@@ -11,10 +11,10 @@ from typing import Final
 import attrs
 from hypothesis.errors import Unsatisfiable
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.model import Move
-from trio_mcp.testing.check.run import STYLES
-from trio_mcp.testing.check.steps import Ask, Await, Break, Open, Plan, Step
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.model import Move
+from trio_mcp.conformance.run import STYLES
+from trio_mcp.conformance.steps import Ask, Await, Break, Open, Plan, Step
 from trio_mcp.testing.strategies.drawing import draws
 
 __all__ = ["CALLS", "MOST_STEPS", "Source"]

@@ -16,16 +16,16 @@ import attrs
 import h11
 import trio
 
+from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.events import EventSplitter
+from trio_mcp.conformance.wires.notes import LONGEST, Notes, TooMuch
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import EVENTS, SESSION_ID
 from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
-from trio_mcp.testing.check.wires.events import EventSplitter
-from trio_mcp.testing.check.wires.notes import LONGEST, Notes, TooMuch
-from trio_mcp.testing.recording.guard import Guard
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["HttpRecorder"]
 

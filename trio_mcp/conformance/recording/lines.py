@@ -15,6 +15,9 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.conformance.transcript.events import Sender
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.notes import LONGEST, LineSplitter, Notes, TooMuch
 from trio_mcp.errors import TransportError
 from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
@@ -23,9 +26,6 @@ from trio_mcp.sockets.stream_link import first_line
 from trio_mcp.stdio.child_process import StderrCopier, start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.standard_streams import private_streams
-from trio_mcp.testing.check.wires.notes import LONGEST, LineSplitter, Notes, TooMuch
-from trio_mcp.testing.transcript.events import Sender
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["record_process", "record_socket"]
 

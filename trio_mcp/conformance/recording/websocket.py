@@ -20,11 +20,11 @@ from trio_websocket import (
     open_websocket_url,
 )
 
+from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.transcript.events import Sender
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.notes import LONGEST, Notes
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.testing.check.wires.notes import LONGEST, Notes
-from trio_mcp.testing.recording.guard import Guard
-from trio_mcp.testing.transcript.events import Sender
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["record_websocket"]
 

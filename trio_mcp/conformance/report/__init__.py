@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.report.html import html
-from trio_mcp.testing.report.json import json_text
-from trio_mcp.testing.report.junit import junit
-from trio_mcp.testing.report.sarif import sarif
-from trio_mcp.testing.report.table import table
+from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.report.html import html
+from trio_mcp.conformance.report.json import json_text
+from trio_mcp.conformance.report.junit import junit
+from trio_mcp.conformance.report.sarif import sarif
+from trio_mcp.conformance.report.table import table
 
 __all__ = ["FORMS", "form_of"]
 

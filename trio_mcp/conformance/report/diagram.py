@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from trio_mcp.testing.report.view import Shown
+from trio_mcp.conformance.report.view import Shown
 
 __all__ = ["diagram"]
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Final
 
-from trio_mcp.testing.check.plan_files import plan_file_name
-from trio_mcp.testing.check.report import CheckReport, Outcome, Status
-from trio_mcp.testing.check.serving.script import Script
-from trio_mcp.testing.report.diagram import diagram
-from trio_mcp.testing.report.page import facts, html_page, safe
-from trio_mcp.testing.report.view import (
+from trio_mcp.conformance.outcomes import CheckReport, Outcome, Status
+from trio_mcp.conformance.plans.plan_files import plan_file_name
+from trio_mcp.conformance.report.diagram import diagram
+from trio_mcp.conformance.report.page import facts, html_page, safe
+from trio_mcp.conformance.report.view import (
     STATUSES,
     Coverage,
     Section,
@@ -30,7 +29,8 @@ from trio_mcp.testing.report.view import (
     shorten,
     transcript_of,
 )
-from trio_mcp.testing.transcript.files import as_line
+from trio_mcp.conformance.serving.script import Script
+from trio_mcp.conformance.transcript.files import as_line
 
 __all__ = ["html"]
 

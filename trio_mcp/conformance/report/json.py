@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.testing.check.report import CheckReport, Failure, Outcome
-from trio_mcp.testing.report.view import counted, coverage, headline, problem_of
-from trio_mcp.testing.transcript.files import as_line
-from trio_mcp.testing.transcript.masking import Masker
+from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome
+from trio_mcp.conformance.report.view import counted, coverage, headline, problem_of
+from trio_mcp.conformance.transcript.files import as_line
+from trio_mcp.conformance.transcript.masking import Masker
 
 __all__ = ["as_json", "json_text"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from trio_mcp.testing.check.report import CheckReport, Outcome
-from trio_mcp.testing.report.table import failure_lines
-from trio_mcp.testing.report.view import clean, headline, problem_of, sections
+from trio_mcp.conformance.outcomes import CheckReport, Outcome
+from trio_mcp.conformance.report.table import failure_lines
+from trio_mcp.conformance.report.view import clean, headline, problem_of, sections
 
 __all__ = ["junit"]
 

@@ -10,8 +10,8 @@ from html import escape
 from typing import Final
 
 from trio_mcp._version import __version__
-from trio_mcp.testing.report.style import STYLE
-from trio_mcp.testing.report.view import clean
+from trio_mcp.conformance.report.style import STYLE
+from trio_mcp.conformance.report.view import clean
 
 __all__ = ["facts", "html_page", "safe"]
 

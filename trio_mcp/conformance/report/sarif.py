@@ -7,9 +7,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from trio_mcp._version import __version__
-from trio_mcp.testing.check.report import CheckReport, Outcome
-from trio_mcp.testing.report.view import clean, problem_of, shorten, transcript_of
-from trio_mcp.testing.rules.model import Rule
+from trio_mcp.conformance.outcomes import CheckReport, Outcome
+from trio_mcp.conformance.report.view import clean, problem_of, shorten, transcript_of
+from trio_mcp.conformance.rules.model import Rule
 
 __all__ = ["as_sarif", "sarif"]
 

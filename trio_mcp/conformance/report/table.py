@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from trio_mcp.testing.check.report import CheckReport, Outcome
-from trio_mcp.testing.report.view import (
+from trio_mcp.conformance.outcomes import CheckReport, Outcome
+from trio_mcp.conformance.report.view import (
     STATUSES,
     Shown,
     clean,

@@ -15,11 +15,11 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp._secrets import mask_text
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Status
-from trio_mcp.testing.rules.history import is_notification, is_request, is_response
-from trio_mcp.testing.statements.model import statements
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.masking import Masker
+from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Status
+from trio_mcp.conformance.rules.history import is_notification, is_request, is_response
+from trio_mcp.conformance.statements.model import statements
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.masking import Masker
 
 __all__ = [
     "STATUSES",

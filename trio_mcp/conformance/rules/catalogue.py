@@ -7,7 +7,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from trio_mcp.testing.rules import (
+from trio_mcp.conformance.rules import (
     http,
     http_headers,
     lifecycle,
@@ -21,12 +21,12 @@ from trio_mcp.testing.rules import (
     tools,
     utilities,
 )
-from trio_mcp.testing.rules.clients import declared, fetches, opening, replies, requests, results, rounds
-from trio_mcp.testing.rules.clients import http as client_http
-from trio_mcp.testing.rules.clients import messages as client_messages
-from trio_mcp.testing.rules.clients import tasks as client_tasks
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Rule, Verdict, Who
+from trio_mcp.conformance.rules.clients import declared, fetches, opening, replies, requests, results, rounds
+from trio_mcp.conformance.rules.clients import http as client_http
+from trio_mcp.conformance.rules.clients import messages as client_messages
+from trio_mcp.conformance.rules.clients import tasks as client_tasks
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Rule, Verdict, Who
 from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["RULES", "judge", "select"]

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request
+from trio_mcp.conformance.rules.model import Verdict, broken, held
+from trio_mcp.conformance.rules.shape import flaw
+from trio_mcp.conformance.transcript.events import Event, Sender
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
-from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification, is_request
-from trio_mcp.testing.rules.model import Verdict, broken, held
-from trio_mcp.testing.rules.shape import flaw
-from trio_mcp.testing.transcript.events import Event, Sender
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS

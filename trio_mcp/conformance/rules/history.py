@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
 import attrs
 
+from trio_mcp.conformance.transcript.events import Event, Sender
 from trio_mcp.jsonrpc.messages import is_request_id
-from trio_mcp.testing.transcript.events import Event, Sender
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LATEST_LEGACY, MODERN_REVISIONS, REVISIONS
 

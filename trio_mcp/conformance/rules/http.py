@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trio_mcp._addresses import is_loopback
-from trio_mcp.testing.rules.common import lost
-from trio_mcp.testing.rules.history import (
+from trio_mcp.conformance.rules.common import lost
+from trio_mcp.conformance.rules.history import (
     Asked,
     Connection,
     Exchange,
@@ -19,8 +19,8 @@ from trio_mcp.testing.rules.history import (
     is_request,
     is_response,
 )
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 

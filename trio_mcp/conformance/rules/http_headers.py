@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request
+from trio_mcp.conformance.rules.http import ELSEWHERE, is_clean, is_no_version, over_http, received
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.headers import NAMED_BY
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.testing.rules.history import Connection, Exchange, History, is_request
-from trio_mcp.testing.rules.http import ELSEWHERE, is_clean, is_no_version, over_http, received
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
-from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import (
     HEADER_MISMATCH,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import (
+from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
     asked_about,
@@ -20,8 +20,8 @@ from trio_mcp.testing.rules.common import (
     since,
     survived,
 )
-from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History, is_response
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.history import LISTS, Asked, Connection, History, is_response
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.types import error_codes, meta
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import REVISIONS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import (
+from trio_mcp.conformance.rules.common import (
     LARGEST,
     LEGACY,
     MODERN,
@@ -22,7 +22,7 @@ from trio_mcp.testing.rules.common import (
     messages_of,
     since,
 )
-from trio_mcp.testing.rules.history import (
+from trio_mcp.conformance.rules.history import (
     Asked,
     Connection,
     History,
@@ -30,9 +30,9 @@ from trio_mcp.testing.rules.history import (
     is_request,
     is_response,
 )
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.rules.shape import flaw, json_type
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.shape import flaw, json_type
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import InputRequiredResult, Result, error_codes, meta
 from trio_mcp.types.methods import facts_of, method_spec
 from trio_mcp.types.versions import at_least

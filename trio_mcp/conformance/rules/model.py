@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 if TYPE_CHECKING:
-    from trio_mcp.testing.rules.history import History
+    from trio_mcp.conformance.rules.history import History
 
 __all__ = ["Judge", "Level", "Rule", "Verdict", "Who", "broken", "held", "judged", "rule"]
 
@@ -62,7 +62,7 @@ class Rule:
         older: The file and anchor in the revisions of the legacy era, where that differs.
         revisions: The revisions that have it.
         who: Who is checked.
-        moves: The names of the moves that give it occasions (`trio_mcp.testing.check.moves`).
+        moves: The names of the moves that give it occasions (`trio_mcp.conformance.plans.moves`).
         judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and is
             silent where that does not decide.
         transports: The transports that it is about; empty for all.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import asked_about, code_of, declares, is_unknown
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Verdict, judged, rule
-from trio_mcp.testing.rules.resources import blocks_of, is_base64
+from trio_mcp.conformance.rules.common import asked_about, code_of, declares, is_unknown
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.resources import blocks_of, is_base64
 from trio_mcp.types import error_codes
 
 __all__: list[str] = []

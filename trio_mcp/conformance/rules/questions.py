@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from trio_mcp.testing.rules.common import MODERN, answer_of, code_of, declares, lost, since
-from trio_mcp.testing.rules.history import Asked, Connection, History
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.common import MODERN, answer_of, code_of, declares, lost, since
+from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.input_required import input_response_from_wire
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import MODERN, asked_about, code_of, declares, is_unknown, since, until
-from trio_mcp.testing.rules.history import Asked, Connection, History
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.common import MODERN, asked_about, code_of, declares, is_unknown, since, until
+from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes
 from trio_mcp.uri_templates import UriTemplate
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from trio_mcp.testing.rules.history import Connection, History, is_notification, is_request, is_response
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.history import Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.versions import MODERN_REVISIONS
 
 LINES: Final = ("stdio", "tcp", "tls", "unix", "memory")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import (
+from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
     declares,
@@ -20,8 +20,8 @@ from trio_mcp.testing.rules.common import (
     subscribed,
     subscription_of,
 )
-from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.history import LISTS, Asked, Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from trio_mcp.testing.rules.common import (
+from trio_mcp.conformance.rules.common import (
     answer_of,
     asked_about,
     code_of,
@@ -21,11 +21,11 @@ from trio_mcp.testing.rules.common import (
     notifications,
     pages,
 )
-from trio_mcp.testing.rules.history import Asked, Connection, History
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.rules.shape import flaw
-from trio_mcp.testing.rules.utilities import NO_CURSOR
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.shape import flaw
+from trio_mcp.conformance.rules.utilities import NO_CURSOR
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes, meta
 from trio_mcp.types.tool_messages import CallToolResult
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.schema.validator import DIALECTS
-from trio_mcp.testing.rules.common import (
+from trio_mcp.conformance.rules.common import (
     MODERN,
     asked_about,
     code_of,
@@ -19,9 +18,10 @@ from trio_mcp.testing.rules.common import (
     schema_problem,
     since,
 )
-from trio_mcp.testing.rules.history import Asked, Connection, History
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.schema.validator import DIALECTS
 from trio_mcp.types import error_codes
 
 __all__: list[str] = []

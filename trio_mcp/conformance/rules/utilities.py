@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import (
+from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
     asked_about,
@@ -25,9 +25,9 @@ from trio_mcp.testing.rules.common import (
     subscription_of,
     survived,
 )
-from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.history import LISTS, Asked, Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes, meta
 
 __all__ = ["LEVELS", "NO_CURSOR"]

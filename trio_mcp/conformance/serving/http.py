@@ -10,14 +10,14 @@ import attrs
 import h11
 import trio
 
+from trio_mcp.conformance.rules.history import is_request
+from trio_mcp.conformance.serving.script import Script
+from trio_mcp.conformance.serving.server import ICON, MOVED, ScriptedServer, Send, elsewhere
+from trio_mcp.conformance.transcript.events import Kind, Sender
+from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.guard import HostGuard
 from trio_mcp.http.sse import encode_event, encode_priming_event
-from trio_mcp.testing.check.serving.script import Script
-from trio_mcp.testing.check.serving.server import ICON, MOVED, ScriptedServer, Send, elsewhere
-from trio_mcp.testing.rules.history import is_request
-from trio_mcp.testing.transcript.events import Kind, Sender
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["PATH", "HttpServing"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import trio
 
-from trio_mcp.testing.check.serving.server import ScriptedServer
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.serving.server import ScriptedServer
+from trio_mcp.conformance.transcript.tape import Tape
 
 __all__ = ["serve_lines"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import trio
 
-from trio_mcp.testing.check.serving.script import BASE, Script
-from trio_mcp.testing.rules.history import LISTS, id_key, is_notification, is_request, is_response
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.rules.history import LISTS, id_key, is_notification, is_request, is_response
+from trio_mcp.conformance.serving.script import BASE, Script
+from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.types import error_codes, meta
 
 __all__ = ["FOREIGN", "ICON", "MOVED", "ScriptedServer", "Send", "elsewhere"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_mcp.testing.transcript.events import Event
-from trio_mcp.testing.transcript.files import Transcript, TranscriptError, read_transcript, write_transcript
+from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.files import Transcript, TranscriptError, read_transcript, write_transcript
 
 __all__ = ["Event", "Transcript", "TranscriptError", "read_transcript", "write_transcript"]

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, Final, get_args
 
 import attrs
 
+from trio_mcp.conformance.transcript.events import Event, Kind, Sender
+from trio_mcp.conformance.transcript.masking import Masker
+from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.errors import TrioMcpError
-from trio_mcp.testing.transcript.events import Event, Kind, Sender
-from trio_mcp.testing.transcript.masking import Masker
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = [
     "FileTape",

@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp._secrets import LABELS, MASK, Place, is_secret, mask_text, names_session, without_options
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.transcript.events import Event
 
 __all__ = ["Masker"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp.testing.transcript.events import Event, Kind, Sender
+from trio_mcp.conformance.transcript.events import Event, Kind, Sender
 
 __all__ = ["Tape"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trio_mcp.testing.check.wires.notes import LONGEST, TooMuch
+from trio_mcp.conformance.wires.notes import LONGEST, TooMuch
 
 __all__ = ["EventSplitter"]
 

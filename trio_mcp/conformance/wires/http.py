@@ -16,6 +16,13 @@ import h11
 import trio
 
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.conformance.rules.history import is_request
+from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.events import EventSplitter
+from trio_mcp.conformance.wires.lines import reset
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
+from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import (
@@ -33,13 +40,6 @@ from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, para
 from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
-from trio_mcp.testing.check.steps import Headers, Http
-from trio_mcp.testing.check.wires.events import EventSplitter
-from trio_mcp.testing.check.wires.lines import reset
-from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.testing.check.wires.wire import OpenWire
-from trio_mcp.testing.rules.history import is_request
-from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS
 

@@ -14,16 +14,16 @@ import trio.testing
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.targets import Servable
+from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch, to_text
+from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.testing.check.steps import Headers, Http
-from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch, to_text
-from trio_mcp.testing.check.wires.wire import OpenWire
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["LinesWire", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 

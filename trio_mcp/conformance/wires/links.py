@@ -10,13 +10,13 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import LinkFactory
+from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
+from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.testing.check.steps import Headers, Http
-from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.testing.check.wires.wire import OpenWire
-from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["link_wire"]
 

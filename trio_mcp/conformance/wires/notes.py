@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from trio_mcp.testing.transcript.events import Event, Sender
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.transcript.events import Event, Sender
+from trio_mcp.conformance.transcript.tape import Tape
 
 __all__ = ["LONGEST", "MOST", "WRITE_TIMEOUT", "LineSplitter", "Notes", "TooMuch", "to_text"]
 
@@ -73,7 +73,7 @@ class Notes:
         return self._tape.note(kind, sender, connection=self._number, exchange=exchange, **facts)
 
     def mark(self, what: str, **facts: Any) -> None:
-        """Note what the kit itself has to say; see `trio_mcp.testing.transcript.events.MARKS`."""
+        """Note what the kit itself has to say; see `trio_mcp.conformance.transcript.events.MARKS`."""
         self._tape.note("mark", "kit", connection=self._number, what=what, **facts)
 
     def close(self, sender: Sender, reason: str, **facts: Any) -> None:

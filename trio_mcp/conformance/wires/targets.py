@@ -7,13 +7,13 @@ import ssl
 import attrs
 
 from trio_mcp.client.targets import SCHEMES, Servable, SingleTarget
+from trio_mcp.conformance.wires.http import http_wire
+from trio_mcp.conformance.wires.lines import memory_wire, process_wire, socket_wire
+from trio_mcp.conformance.wires.links import link_wire
+from trio_mcp.conformance.wires.websocket import websocket_wire
+from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.testing.check.wires.http import http_wire
-from trio_mcp.testing.check.wires.lines import memory_wire, process_wire, socket_wire
-from trio_mcp.testing.check.wires.links import link_wire
-from trio_mcp.testing.check.wires.websocket import websocket_wire
-from trio_mcp.testing.check.wires.wire import OpenWire
 
 __all__ = ["WireTarget", "open_wire_for"]
 

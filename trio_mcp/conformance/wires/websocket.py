@@ -23,16 +23,16 @@ from wsproto.events import (
 )
 
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.lines import reset
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
+from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
-from trio_mcp.testing.check.steps import Headers, Http
-from trio_mcp.testing.check.wires.lines import reset
-from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.testing.check.wires.wire import OpenWire
-from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.websocket.sockets import SUBPROTOCOL
 from trio_mcp.websocket.text_frames import text_frame
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
-from trio_mcp.testing.check.steps import Headers, Http
-from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.transcript.tape import Tape
 
 __all__ = ["OpenWire", "Wire"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, NextPage, Open, Plan, Step
-from trio_mcp.testing.rules.history import LISTS
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.rules.history import LISTS
+from trio_mcp.conformance.steps import Ask, Await, NextPage, Open, Plan, Step
 from trio_mcp.testing.strategies.schemas import from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 from trio_mcp.uri_templates import UriTemplate

@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.messages import alive
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.moves.odd_calls import calls
-from trio_mcp.testing.check.steps import Ask, Await, Cancel, Pause, Plan, Tell
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.messages import alive
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.odd_calls import calls
+from trio_mcp.conformance.steps import Ask, Await, Cancel, Pause, Plan, Tell
 
 __all__: list[str] = []
 

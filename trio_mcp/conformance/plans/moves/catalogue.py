@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves import (
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves import (
     calls,
     cancellations,
     http,
@@ -17,8 +17,8 @@ from trio_mcp.testing.check.moves import (
     subscriptions,
     tasks,
 )
-from trio_mcp.testing.check.moves.model import Move
-from trio_mcp.testing.rules.model import Rule
+from trio_mcp.conformance.plans.moves.model import Move
+from trio_mcp.conformance.rules.model import Rule
 
 __all__ = ["MOVES", "lacking", "moves_for"]
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 import attrs
 from hypothesis import strategies as st
 
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.steps import Ask, Await, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
 from trio_mcp.http.headers import METHOD, PROTOCOL_VERSION, SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
 from trio_mcp.testing.strategies import CannotGenerate, from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 

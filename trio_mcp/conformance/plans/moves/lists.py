@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, NextPage, Open, Plan
-from trio_mcp.testing.rules.history import LISTS
-from trio_mcp.testing.rules.utilities import NO_CURSOR
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.rules.history import LISTS
+from trio_mcp.conformance.rules.utilities import NO_CURSOR
+from trio_mcp.conformance.steps import Ask, Await, NextPage, Open, Plan
 
 __all__: list[str] = []
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.messages import alive, text_of
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Plan, Write
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.messages import alive, text_of
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.steps import Ask, Plan, Write
 from trio_mcp.testing.strategies import hostile_messages, json_values
 
 __all__: list[str] = []

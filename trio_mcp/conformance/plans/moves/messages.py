@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, Break, Open, Plan, Step, Tell, Write
-from trio_mcp.testing.rules.messages import NO_SUCH
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.rules.messages import NO_SUCH
+from trio_mcp.conformance.steps import Ask, Await, Break, Open, Plan, Step, Tell, Write
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["alive", "text_of"]

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import attrs
 from hypothesis.strategies import SearchStrategy
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.steps import Plan
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.steps import Plan
 from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["Make", "Move", "move"]

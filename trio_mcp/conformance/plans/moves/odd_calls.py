@@ -8,11 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.messages import alive
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, Continue, Plan
-from trio_mcp.testing.rules.utilities import LEVELS
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.messages import alive
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.rules.utilities import LEVELS
+from trio_mcp.conformance.steps import Ask, Await, Continue, Plan
 from trio_mcp.testing.strategies import CannotGenerate, from_schema, near_valid
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS

@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.messages import alive
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.moves.odd_calls import NOWHERE, calls
-from trio_mcp.testing.check.steps import Ask, Await, Cancel, Open, Pause, Plan, Step
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.messages import alive
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.odd_calls import NOWHERE, calls
+from trio_mcp.conformance.steps import Ask, Await, Cancel, Open, Pause, Plan, Step
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__: list[str] = []

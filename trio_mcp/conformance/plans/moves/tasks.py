@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from trio_mcp.testing.check.facts import Facts
-from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.moves.odd_calls import calls
-from trio_mcp.testing.check.steps import Ask, Await, NextPage, OnTask, Pause, Plan, Step
-from trio_mcp.testing.rules.tasks import ANOTHER, NO_TASK
-from trio_mcp.testing.rules.utilities import NO_CURSOR
+from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.odd_calls import calls
+from trio_mcp.conformance.rules.tasks import ANOTHER, NO_TASK
+from trio_mcp.conformance.rules.utilities import NO_CURSOR
+from trio_mcp.conformance.steps import Ask, Await, NextPage, OnTask, Pause, Plan, Step
 from trio_mcp.types import meta
 
 __all__: list[str] = []

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.rules.clients.shared import legacy, retries
+from trio_mcp.conformance.rules.common import is_ordered
+from trio_mcp.conformance.rules.history import Asked, History
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.jsonrpc.messages import is_request_id
-from trio_mcp.testing.rules.clients.shared import legacy, retries
-from trio_mcp.testing.rules.common import is_ordered
-from trio_mcp.testing.rules.history import Asked, History
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
-from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS

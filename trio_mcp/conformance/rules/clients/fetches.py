@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trio_mcp.testing.rules.clients.declared import replies
-from trio_mcp.testing.rules.history import History
-from trio_mcp.testing.rules.model import Verdict, judged, rule
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.clients.declared import replies
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
 ICONS_SINCE = [revision for revision in REVISIONS if revision >= "2025-11-25"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, legacy, modern, over_http, tools_at
+from trio_mcp.conformance.rules.history import Connection, History, is_request
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers, parameter_values
-from trio_mcp.testing.rules.clients.shared import SPEAKABLE, legacy, modern, over_http, tools_at
-from trio_mcp.testing.rules.history import Connection, History, is_request
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS

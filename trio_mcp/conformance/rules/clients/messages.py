@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.clients.shared import parts
-from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification, is_request, is_response
-from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.clients.shared import parts
+from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.model import Verdict, judged, rule
 from trio_mcp.types.versions import REVISIONS
 
 

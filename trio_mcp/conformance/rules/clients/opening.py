@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trio_mcp.testing.rules.clients.shared import SPEAKABLE, after, legacy
-from trio_mcp.testing.rules.common import is_ordered
-from trio_mcp.testing.rules.history import History, is_request, is_response
-from trio_mcp.testing.rules.http import is_no_version
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, after, legacy
+from trio_mcp.conformance.rules.common import is_ordered
+from trio_mcp.conformance.rules.history import History, is_request, is_response
+from trio_mcp.conformance.rules.http import is_no_version
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS

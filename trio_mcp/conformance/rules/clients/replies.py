@@ -9,11 +9,11 @@ from urllib.parse import unquote
 import jsonschema_rs
 from pydantic import ValidationError
 
+from trio_mcp.conformance.rules.clients.shared import legacy, parts, retries
+from trio_mcp.conformance.rules.history import Asked, History, is_response
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.jsonrpc.messages import is_request_id
-from trio_mcp.testing.rules.clients.shared import legacy, parts, retries
-from trio_mcp.testing.rules.history import Asked, History, is_response
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
-from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.input_required import input_response_from_wire
 from trio_mcp.types.methods import method_spec

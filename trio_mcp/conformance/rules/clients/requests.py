@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from trio_mcp.conformance.rules.clients.shared import legacy
+from trio_mcp.conformance.rules.history import LISTS, Asked, History
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
 from trio_mcp.jsonrpc.messages import is_request_id
-from trio_mcp.testing.rules.clients.shared import legacy
-from trio_mcp.testing.rules.history import LISTS, Asked, History
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, after, modern, over_http, parts, tools_at
+from trio_mcp.conformance.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers
-from trio_mcp.testing.rules.clients.shared import SPEAKABLE, after, modern, over_http, parts, tools_at
-from trio_mcp.testing.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
-from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
-from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trio_mcp.testing.rules.clients.shared import modern, parts, retries
-from trio_mcp.testing.rules.history import History, is_response
-from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.clients.shared import modern, parts, retries
+from trio_mcp.conformance.rules.history import History, is_response
+from trio_mcp.conformance.rules.model import Verdict, judged, rule
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS
 

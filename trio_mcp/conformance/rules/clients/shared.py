@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.history import Asked, Connection, History
-from trio_mcp.testing.transcript.events import Event
+from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.versions import REVISIONS
 
 # The kit's own server may answer with a version that doesn't exist, and what a client does then has rules of its own.

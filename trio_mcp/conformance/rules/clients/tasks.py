@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from trio_mcp.testing.rules.clients.shared import tools_at
-from trio_mcp.testing.rules.common import declares
-from trio_mcp.testing.rules.history import Connection, History
-from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.clients.shared import tools_at
+from trio_mcp.conformance.rules.common import declares
+from trio_mcp.conformance.rules.history import Connection, History
+from trio_mcp.conformance.rules.model import Verdict, judged, rule
 
 REVISIONS: Final = ["2025-11-25"]
 
