@@ -80,7 +80,8 @@ nitpick_ignore_regex = [
     (r"py:class", r"TypeAdapter"),  # pydantic's
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
-    (r"py:.*", r"trio_mcp\.(conformance\.(facts|serving|steps|wires)|testing\.strategies)\..*|Judge|Level|Who"),  # the inside of the conformance kit
+    # The inside of the conformance kit:
+    (r"py:.*", r"trio_mcp\.(conformance\.(facts|serving|steps|wires)|testing\.strategies)\..*|Judge|Level|Who"),
 ]
 
 # Internals that some signatures name.
