@@ -38,7 +38,7 @@ def problems(message: str) -> list[str]:
         said = subject[area.end() :]
         if NOT_IMPERATIVE.match(said) and not said.startswith(LOOKS_LIKE_ONE):
             found.append(
-                "after the area, say in the imperative what the commit does: 'bound', not 'bounded' or 'the bound'"
+                "say in the imperative what the commit does: 'bound', not 'bounded' or 'the bound'"
             )
     if len(subject) > LONGEST:
         found.append(f"shorten the subject to {LONGEST} characters; it has {len(subject)}")
