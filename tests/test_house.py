@@ -35,13 +35,9 @@ SMALL = {
 """Files that may be shorter, and why."""
 
 BY_STRING = {
-    "auth/__init__.py": "public names, each with what it needs",
-    "__init__.py": "the table of public names",
-    "types/__init__.py": "its second half: the public names of `trio_mcp.types`",
+    "_door.py": "imports public names when they are first used",
     "http/client/door.py": "the door to the legacy era of clients",
     "http/server/door.py": "the door to the legacy era of servers",
-    "testing/__init__.py": "public names that need Hypothesis",
-    "conformance/__init__.py": "the same",
     "conformance/statements/model.py": "reads data files of its own folder",
     "cli/loading.py": "loads what the user names on the command line",
     "cli/new.py": "asks where this package was installed from",
