@@ -86,7 +86,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _one_of(choices: Sequence[str], otherwise: str) -> Callable[[str], str]:
-    """Return a type for `argparse` that accepts these choices: its own error for them differs between versions of Python.
+    """Return a type for `argparse` that accepts these choices: its own error for them depends on the version of Python.
 
     Args:
         choices: The choices.
