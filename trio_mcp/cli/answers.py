@@ -38,7 +38,7 @@ class Filled:
 
 
 class Given:
-    """What the command line gives for the fields of forms, in any form that has fields of these names.
+    """The answers that the command line gives, by name of a field, for every form that has such fields.
 
     Args:
         pairs: The names and the texts; a list may be given item by item.

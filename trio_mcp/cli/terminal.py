@@ -127,7 +127,7 @@ class Dialogue:
         Raises:
             _Stopped: If the user declines or cancels.
         """
-        # On standard error like all of the dialogue: standard output is for the result, and may be a file or a pipe.
+        # The dialogue goes to standard error: standard output is for the result, and may be a file or a pipe.
         print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
         if text == "!":
@@ -135,7 +135,7 @@ class Dialogue:
         return text
 
     async def _line(self) -> str:
-        # Not in a thread: one that waits for a terminal can be neither stopped nor abandoned when the program ends.
+        # A thread that waits for a terminal can be neither stopped nor abandoned when the program ends.
         descriptor = sys.stdin.fileno()
         # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:

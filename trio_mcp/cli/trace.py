@@ -184,7 +184,7 @@ class _TracedHttp(HttpConnector):
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
-        # The link has limits of its own.
+        # The link sets the limits itself.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with (
             httpx.AsyncClient(

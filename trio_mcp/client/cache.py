@@ -39,7 +39,7 @@ class _Everybody:
 
 @attrs.frozen
 class _Entry:
-    result: bytes  # parsed anew for each caller, so that none can change what the next one gets
+    result: bytes  # parsed again for each caller, so that none can change what the next one gets
     fresh_until: float
     size: int
 
@@ -119,7 +119,7 @@ class ResponseCache:
         Raises:
             ValueError: If it is already bound to another server.
         """
-        # By URL: a plain string, and parameters with other headers, are targets on the same server.
+        # The URL decides: a plain string, and parameters with other headers, are targets on the same server.
         server = target.url if isinstance(target, HttpServerParameters) else target
         # Two servers may use the same names and URIs: an entry of one must not answer for the other.
         if self._server is not None and self._server != server:
@@ -162,7 +162,7 @@ class ResponseCache:
         try:
             data = to_json(result, inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError):
-            return  # can't be stored as JSON; the caller gets the result all the same
+            return  # it can't be stored as JSON, and the caller still gets the result
         question = flight.question
         # Four bytes for each character of a key: the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD

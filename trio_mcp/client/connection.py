@@ -146,7 +146,7 @@ class Connection:
                             probing.end(legacy=not session.modern)
                             # From here on the session's own timeouts count.
                             connecting.deadline = inf
-                            # Not before: a call that could be made earlier would not know the revision.
+                            # A call that could be made earlier would not know the revision.
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
@@ -164,7 +164,7 @@ class Connection:
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
     async def _negotiate(self, session: ConnectedSession) -> None:
-        # Without a timeout of their own: a server that starts slowly has all the time there is to connect.
+        # No request here has a timeout: a server that starts slowly has all the time there is to connect.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
@@ -271,7 +271,7 @@ class Connection:
         """Send a call through the rest of the middleware, after the first ``passed`` of them."""
         if passed == len(self._middleware):
             return send()
-        # Not a chain made beforehand: a middleware may call `call_next` again, to send the request once more.
+        # The chain is not made beforehand: a middleware may call `call_next` again, to send the request once more.
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:
@@ -306,6 +306,6 @@ def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items():
             known = whole.get(name)
             both = isinstance(value, Mapping) and isinstance(known, Mapping)
-            # So `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` declare both modes.
+            # Both modes are declared by `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` together.
             whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return whole

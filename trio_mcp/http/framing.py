@@ -1,4 +1,4 @@
-"""What frames an HTTP/1.1 message, for clients and servers: fields, chunks, and how much of it there may be.
+"""The framing of an HTTP/1.1 message, for clients and servers: fields, chunks, and how much of it there may be.
 
 It does no I/O.
 """
@@ -46,7 +46,7 @@ class Chunks:
 
     Args:
         of_response: Whether it is a server's. Some pad the size of a chunk with spaces. And a stream of events may last
-            for weeks with a chunk for each event, so framing is counted anew with each chunk.
+            for weeks with a chunk for each event, so the count of framing begins again with each chunk.
 
     Attributes:
         complete: Whether it has ended.

@@ -25,7 +25,7 @@ def caller(context: Context[Any]) -> Hashable:
         return context.principal.identity
     assert isinstance(context, ServedContext)
     connection = context.connection
-    # A single HTTP request is not a caller: each would get a bucket of its own.
+    # A single HTTP request is not a caller: each would get a separate bucket.
     return connection if isinstance(connection, Connection) and connection.lasting else None
 
 

@@ -137,8 +137,8 @@ class ProxyFeature:
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
             await trio.sleep(pause)  # no questions: it only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
-            # Built anew, without the answers that were just sent: only the newest state goes back (2026-07-28
-            # `basic/patterns/mrtr`).
+            # The parameters are built again, without the responses that were just sent: only the newest state goes back
+            # (2026-07-28 `basic/patterns/mrtr`).
             params = {**self._params(context, upstream), "requestState": token}
         raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
@@ -152,7 +152,7 @@ class ProxyFeature:
         params = {
             name: value
             for name, value in context.params.items()
-            # The proxy seals a state of its own; the upstream's is inside it, and is added with the answers.
+            # The proxy seals its own state; the upstream's is inside it, and is added with the responses.
             if name not in ("_meta", "requestState", "inputResponses")
         }
         given = {
@@ -245,7 +245,7 @@ class ProxyServer(BaseServer):
         self._target: Any = target
         self._client_settings = dict(client or {})
         self._renamed = name is not None
-        # The lifespan opens the upstream, so each run of the proxy has a connection of its own.
+        # The lifespan opens the upstream, so each run of the proxy has its own connection.
         super().__init__("proxy" if name is None else name, lifespan=self._connected, **settings)
         self._instructions_given = settings.get("instructions") is not None
 

@@ -243,7 +243,7 @@ class BaseServer:
         While it serves, ``print`` and child processes write to standard error. When cancelled, it answers open
         ``subscriptions/listen`` requests before it ends.
         """
-        # Without a grace: only `run` owns the process, and may end it if a handler can't be cancelled.
+        # There is no grace: only `run` owns the process, and may end it if a handler can't be cancelled.
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
@@ -327,7 +327,7 @@ class BaseServer:
         """
         settings["websocket_path"] = _only_path(settings, "websocket_path", "/mcp")
         settings["path"] = settings["sse_path"] = None
-        # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
+        # Options that are given always have a runner, and its default looks like a choice: so it is respected.
         if settings.get("options") is None:
             settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await self._serve_http("serve_websocket", host, port, shutdown, task_status, settings)
@@ -507,8 +507,8 @@ class BaseServer:
             run = self._run_network if transport in ("tcp", "unix") else self._run_http
             run(getattr(self, f"serve_{transport}"), **arguments)
         except Exception as exc:
-            # What the arguments, the machine or the user's own functions have caused: dozens of inner frames would
-            # hide it. Any other exception is a bug here, and keeps them.
+            # The arguments, the machine or the user's own functions caused these: dozens of inner frames would hide the
+            # cause. Any other exception is a bug here, and keeps them.
             if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
                 logger.debug("run(%r) failed", transport, exc_info=exc)
                 drop_inner_frames(exc)

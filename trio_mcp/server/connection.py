@@ -239,7 +239,8 @@ class Connection(ServerSession):
 
     def _hear(self, method: str, uri: str | None = None) -> None:
         """Notify the session of a topic, unless it must not get such notifications."""
-        # What the handshake has negotiated decides: the revision, and the capabilities that the server declared in it.
+        # The handshake decides: the revision that it has negotiated, and the capabilities that the server declared in
+        # it.
         try:
             self._check_outgoing(method)
         except LocalProtocolError:
@@ -282,7 +283,8 @@ class Connection(ServerSession):
         # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
         # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
-            # Both: a handler that ends only hands its result over, and the link may be cancelled once this returns.
+            # It waits for both: a handler that ends only hands its result over, and the link may be cancelled once this
+            # returns.
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 

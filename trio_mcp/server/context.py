@@ -245,7 +245,7 @@ class Context(RequestContext, Generic[StateT]):
             Whether there was such a response; if not, nothing happens. Messages sent before this call still go out on
             it, later ones are kept until the client has reconnected.
         """
-        # Only the sink knows the transport: where there is no stream of its own for a request, it returns False.
+        # Only the sink knows the transport: where a request has no separate stream, it returns False.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:

@@ -29,7 +29,7 @@ __all__ = ["Core"]
 
 
 class Core:
-    """The inside of a server. Its kind (`Server` or `ProxyServer`) adds features, and the functions of its own.
+    """The inside of a server. Its kind (`Server` or `ProxyServer`) adds features and functions.
 
     Attributes:
         settings: The part of the server's settings that its features need.

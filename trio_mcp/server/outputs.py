@@ -1,4 +1,4 @@
-"""What becomes of a function's return value: a tool's output schema, structured content, and content blocks."""
+"""Return values: a tool's output schema, structured content, and content blocks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _complete_results() -> type[CallToolResult]:
     return CallToolResult
 
 
-# What becomes a block that is not just text with its JSON, besides models.
+# Values of these types, other than models, become a block that is not just text with its JSON.
 @functools.cache
 def _raw() -> tuple[type[Any], ...]:
     from trio_mcp.server.media import MEDIA

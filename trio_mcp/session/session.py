@@ -348,7 +348,7 @@ class BaseSession(EnteredOnce):
             match event:
                 case Settled():
                     waiter = event.outgoing.waiter
-                    # What arrived before it is still being handled: the call waits for that.
+                    # Messages that arrived earlier are still being handled: the call waits for that.
                     if self._notices.handling:
                         waiter.behind = self._notices.mark()
                     waiter.settle(event.outcome)

@@ -102,7 +102,7 @@ async def _encrypted(
 ) -> trio.SSLStream[trio.SocketStream]:
     encrypted = trio.SSLStream(stream, context, server_hostname=address.host, https_compatible=https_compatible)
     try:
-        # Not left to the first write: a certificate that is not accepted must fail the opening, within its time.
+        # The first write would be too late: a certificate that is not accepted must fail the opening, within its time.
         await encrypted.do_handshake()
     except trio.BrokenResourceError as exc:
         stream.socket.close()
@@ -111,7 +111,7 @@ async def _encrypted(
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
         raise TransportError(text) from exc
-    # Without an `await`: in a cancelled scope it would put a `Cancelled` in place of Ctrl-C.
+    # There is no `await` here: in a cancelled scope it would put a `Cancelled` in place of Ctrl-C.
     except BaseException:
         stream.socket.close()
         raise

@@ -195,7 +195,7 @@ class _Server:
 
     async def _end(self, session: Session, deadline: float) -> None:
         session.ending = True
-        # Outside the grace: it has a bound of its own, and listeners are told even if the grace is short.
+        # Listeners are told outside the grace: that has a bound already, and must happen even if the grace is short.
         await session.end_listening()
         with trio.CancelScope(deadline=deadline):
             await session.wait_idle()

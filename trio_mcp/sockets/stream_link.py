@@ -229,7 +229,7 @@ class _Lines:
             # From now on senders fail; they must not wait on a channel that is not emptied any more.
             self.outbound.refuse()
             self._unwritten = exc
-            # What the peer has sent before still counts.
+            # The peer's earlier messages still count.
             self._reading.deadline = trio.current_time() + MOMENT
         self._written.set()
 

@@ -64,7 +64,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # A group of its own: signals reach its descendants too, and a Ctrl-C in our terminal does not reach it.
+            # In a separate group its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -271,7 +271,7 @@ class StderrCopier:
         probing = PROBING.get()
         if sink == "discard" or probing is None or not probing.hold(self._held):
             self._held.release()
-        # A limiter of its own: threads that wait for a slow terminal must not use up trio's default limit.
+        # Threads that wait for a slow terminal must not use up trio's default limit.
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:

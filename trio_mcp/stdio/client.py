@@ -116,7 +116,8 @@ class _Connection:
     async def _reap(self) -> None:
         await self._child.wait()
         self._something_ended.set()
-        # What an exited server leaves behind serves no one. It is ended now, while the group's number is still its own.
+        # The processes that an exited server leaves behind serve no one. They are ended now, while the group's number
+        # is still its own.
         await self._child.end(self._params.shutdown_grace)
 
     async def _tell_of_the_end(self) -> None:

@@ -84,7 +84,7 @@ async def stdio_server(
 
         async def lose(what: str, exc: trio.BrokenResourceError) -> None:
             cause = exc.__cause__ or exc
-            gone = isinstance(cause, ConnectionError)  # EPIPE and the like: a client may leave at any time
+            gone = isinstance(cause, ConnectionError)  # EPIPE, for example: a client may leave at any time
             if not gone:
                 failures.append(TransportError(f"{what}: {cause}"))
             await hand_on(

@@ -43,13 +43,13 @@ answer."""
 
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
 
-# What the handshake itself sends (RFC 6455, section 4.1).
+# The fields that the handshake itself sends (RFC 6455, section 4.1).
 OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encoding")
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2}) ")
 _TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503: "busy"}
 
-# What a server answers that has no WebSocket at this URL: most likely it speaks HTTP there.
+# The statuses of a server that has no WebSocket at this URL: most likely it speaks HTTP there.
 _TROUBLES |= dict.fromkeys((200, 400, 404, 405, 406, 415, 426, 501), "not_websocket")
 
 
@@ -179,7 +179,7 @@ class _Target:
         """
         if isinstance(stream, trio.SSLStream):
             try:
-                # Not left to the first write: trio-websocket would make a bad certificate a closed connection.
+                # The first write would be too late: trio-websocket would make a bad certificate a closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
                 raise TransportError(

@@ -128,7 +128,7 @@ class Frames:
         searched = max(0, len(head) - 3)
         head += data
         end = head.find(b"\r\n\r\n", searched) + 4
-        # A refusal has a body of its own, and no frame ever follows.
+        # A refusal has a body, and no frame ever follows.
         if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
             self._head = None
             return len(data) - (len(head) - end)

@@ -150,7 +150,7 @@ class WebSocketLink:
                 await self._socket.hang_up()
 
     async def _end(self) -> None:
-        # What still arrives is dropped: the session reads no more.
+        # Later messages are dropped: the session reads no more.
         self._inbox.close()
         # Not `refuse`, which would drop what was handed over and not sent.
         self._outbound.close()
@@ -191,7 +191,7 @@ class WebSocketLink:
         # ClosedResourceError: `_read` has closed the channel. It alone reports the loss, and only once.
         except (Ended, trio.EndOfChannel, trio.ClosedResourceError):
             pass
-        # Not left to `running`: the peer's close frame follows this one, and `_end` waits for it.
+        # `running` would be too late: the peer's close frame follows this one, and `_end` waits for it.
         await self._socket.close(*self.farewell)
         self._written.set()
 

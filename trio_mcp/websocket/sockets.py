@@ -119,7 +119,7 @@ class TrioSocket:
                 self._connection = await handshake(home)
             except ConnectionClosed as exc:  # while it was answered
                 return exc
-            # Only now: before the handshake has ended, no ping can be sent, and the caller's deadline bounds it.
+            # Pings start here: before the handshake has ended, none can be sent, and the caller's deadline bounds it.
             nursery.start_soon(self._keep_alive, nursery)
             return None
         # Only `_read` cancels that scope, so the reader has ended; with the stream's clean end it leaves no exception.
@@ -138,12 +138,12 @@ class TrioSocket:
     # --- messages -------------------------------------------------------------------------------------------------
 
     async def receive_all(self, accept: Accept) -> None:
-        # What has arrived before is in trio-websocket's queue; `Frames.in_parser` keeps later messages behind it.
+        # Earlier messages are in trio-websocket's queue; `Frames.in_parser` keeps later ones behind them.
         self._stream.accept = accept
         try:
             while isinstance(message := await self._connection.get_message(), str):
                 await accept(message.encode())
-                # Only after `accept`: until then, no later message may overtake this one past the parser.
+                # This waits for `accept`: until then, no later message may overtake this one past the parser.
                 self._stream.parsed()
                 del message  # a long one would stay in memory until the next one
         except ConnectionClosed:
@@ -186,7 +186,7 @@ class TrioSocket:
             broken = stream.broken or "it was closed without a close frame"
             return TransportError(f"the connection to the {peer} was lost: {broken}")
         else:
-            # What the parser refused: no close frame has come, and trio-websocket sends none.
+            # The parser refused a frame: no close frame has come, and trio-websocket sends none.
             cause = f"the {peer} broke the protocol of WebSocket: {closed.reason}"
             fault = Fault(code, closed.reason or "")
         # Recorded as a fault, so that `hang_up` lingers: a reset could destroy the close frame on its way.

@@ -208,10 +208,18 @@ def code_of(asked: Asked) -> int | None:
 
 
 def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, Asked, Event]]:
-    """Yield the proper requests of these methods, or all, that were answered; with their connections and answers."""
+    """Yield the proper requests of these methods, or all, that were answered; with their connections and answers.
+
+    An error after the request was cancelled may be about the cancellation, so it tells nothing about the method.
+    """
     for connection, asked in history.requests(*methods):
-        if asked.answers and is_proper(connection, asked):
+        if asked.answers and not is_refused_late(asked) and is_proper(connection, asked):
             yield connection, asked, asked.answers[0]
+
+
+def is_refused_late(asked: Asked) -> bool:
+    """Return whether a request was answered with an error after it had been cancelled."""
+    return asked.cancelled is not None and asked.error is not None
 
 
 def declares(capabilities: Any, path: str) -> bool:

@@ -16,6 +16,7 @@ from trio_mcp.conformance.rules.common import (
     is_ordered,
     is_plain,
     is_proper,
+    is_refused_late,
     is_unknown,
     named,
     notifications,
@@ -399,7 +400,8 @@ def ping_answered(history: History) -> Iterator[Verdict]:
             continue
         answer = asked.answers[0]
         if "error" in answer.message:
-            yield broken(answer, "the ping was answered with an error")
+            if not is_refused_late(asked):
+                yield broken(answer, "the ping was answered with an error")
             continue
         more = sorted(set(asked.result or {}) - {"_meta"})
         seconds = answer.time - asked.event.time

@@ -30,7 +30,7 @@ LONGEST: Final = 200
 
 
 class Entry:
-    """What is known of one exchange.
+    """The facts of one exchange.
 
     Attributes:
         status: The status of the response; None before there is one.

@@ -170,7 +170,7 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        # Here, so that the log is the same whatever speaks HTTP; and without a frame of its own where it is off.
+        # The log is the same here, whichever runner speaks HTTP; where it is off, no frame is added.
         if ACCESS.isEnabledFor(INFO) and not is_noted(scope):
             await logged(self, scope, receive, send)
             return

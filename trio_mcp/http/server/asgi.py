@@ -63,7 +63,7 @@ EXTRAS = "trio_mcp.extras"
 
 
 class Extras:
-    """What our own runners can do for a request beyond ASGI.
+    """The abilities of our own runners beyond ASGI, for one request.
 
     Attributes:
         lingers: Whether the runner itself reads what is left of a body after the response.
@@ -164,8 +164,8 @@ class Ledger:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
-        # Until `Held.release`: a handler goes on counting after its client has hung up, or a client could start any
-        # number of them by leaving.
+        # They count until `Held.release`: a handler goes on counting after its client has hung up, or a client could
+        # start any number of them by leaving.
         self.requests += requests
         self.request_bytes += size
         return Held(self, requests, size)
@@ -309,7 +309,7 @@ class HttpRequest:
         body = Body(limit, ledger)
         try:
             body.add(first)
-            # What is there already needs no deadline.
+            # Bytes that have arrived already need no deadline.
             while extras is not None and not self._complete and (event := extras.receive_nowait()) is not None:
                 body.add(self._piece_of(event))
             if not self._complete:

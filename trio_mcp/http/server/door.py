@@ -114,7 +114,7 @@ def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
         RuntimeError: If the options ask for HTTP+SSE, but the legacy folder is missing.
     """
     try:
-        # By name: `endpoint` imports this module, so an import statement would make a circle.
+        # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
         legacy = importlib.import_module(f"{LEGACY}.endpoint")
     except ModuleNotFoundError as exc:
         if exc.name is None or not exc.name.startswith(LEGACY):

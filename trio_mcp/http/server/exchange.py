@@ -38,7 +38,7 @@ MAX_WAITING = 128
 class HttpExchange:
     """A modern request and its response: one JSON text, or a stream if notifications come first.
 
-    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a task of its own,
+    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a second task,
     which writes notifications and, in silence, comments.
 
     Args:

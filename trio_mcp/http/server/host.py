@@ -1,4 +1,4 @@
-"""What an HTTP endpoint needs from the server's run; `trio_mcp.server` implements it and is not imported here."""
+"""The server's run as an HTTP endpoint sees it; `trio_mcp.server` implements it and is not imported here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Served(Protocol):
 
     @property
     def identity(self) -> ServerIdentity:
-        """What the server declares about itself."""
+        """The server's declaration of itself."""
 
     @property
     def options(self) -> SessionOptions:
@@ -63,7 +63,7 @@ class Served(Protocol):
 
 
 class Client(Protocol):
-    """The session of a client with a link of its own.
+    """The session of a client that has a link to itself.
 
     Attributes:
         ending: Whether further requests are refused.

@@ -40,7 +40,7 @@ FULL: Final = Fault(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again
 EXPIRED: Final = Fault(3000, "the token has expired; come back with a new one")
 FAILED: Final = Fault(CloseReason.INTERNAL_ERROR, "the session failed")
 
-# What trio-websocket reads in place of the client's head, which has been judged: only the key matters. Some heads that
+# trio-websocket reads this head in place of the client's, which has been judged: only the key matters. Some heads that
 # HTTP allows would make it fail.
 HEAD: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -216,7 +216,7 @@ async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
     async with link.running() as channels:
         try:
             yield channels
-        # Not for a cancellation: that is the server's end, which the farewell names already.
+        # A cancellation is the server's end, which the farewell names already.
         except Exception:
             link.farewell = FAILED
             raise

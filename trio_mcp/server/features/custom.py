@@ -38,7 +38,7 @@ class ResultError(Exception):
 
 @attrs.frozen
 class NotificationContext:
-    """What the handler of a notification knows besides the validated parameters.
+    """The context of the handler of a notification, beside the validated parameters.
 
     Attributes:
         method: The notification's method.

@@ -61,7 +61,7 @@ class Dispatch:
             McpError: If the method is unknown (-32601), or the handler refuses the request.
         """
         handler = self.methods.get(context.method)
-        # Not the middleware's matter either: it runs around requests that have a handler, and can't add methods.
+        # The middleware can't help either: it runs around requests that have a handler, and can't add methods.
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         context.settings = self._settings
@@ -73,8 +73,8 @@ class Dispatch:
         # HTTP has judged them before; on a WebSocket this comes first. A middleware sees nothing of what is refused.
         if self._settings.scoped and context.connection.permit is not None:
             self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
-        # Once for each request and in the event loop, before anything sees the context. If the function fails, so does
-        # the request: it must not be taken for one of an unknown caller.
+        # The function runs once for each request and in the event loop, before anything sees the context. If it fails,
+        # so does the request: it must not pass as one of an unknown caller.
         metadata = incoming_of(context).metadata
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
@@ -82,7 +82,7 @@ class Dispatch:
             from trio_mcp.principal import as_principal  # deferred: few servers know principals
 
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
-        # Never reset: the task serves this request only, and ends with it.
+        # It is never reset: the task serves this request only, and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 

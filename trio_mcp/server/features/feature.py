@@ -107,7 +107,7 @@ class Feature(Protocol):
 
     @property
     def needs(self) -> Mapping[str, Needs]:
-        """What tells the scopes that a request needs, for methods whose requests may need some."""
+        """The functions that tell which scopes a request needs, for methods whose requests may need some."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
@@ -142,7 +142,8 @@ class Mounted(Protocol):
         """Return whether the entry exists for the client of a request, as the mounted server has it."""
 
 
-# By identity, and so hashable: what the lifespans of a run yielded is keyed by the settings of their servers.
+# They compare by identity, and so are hashable: the values of a run's lifespans are keyed by the settings of their
+# servers.
 @attrs.define(eq=False)
 class Settings:
     """The part of a server that its features can see.
@@ -246,7 +247,7 @@ class Settings:
                     await trio.lowlevel.checkpoint()
                 if not self.shows(each, context):
                     continue
-            # Only now: the cursor of a page after which nothing is shown would tell of what is hidden.
+            # This comes after the check: the cursor of a page after which nothing is shown would tell of hidden items.
             if len(page) == self.page_size:
                 next_cursor = registry.cursor_after(last)
                 break

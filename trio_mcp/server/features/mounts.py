@@ -102,7 +102,7 @@ class Mounts:
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
-        # Only now: a server whose items were refused must not appear in the family.
+        # This comes last: a server whose items were refused must not appear in the family.
         self.inner.append(mount)
         self.completion.mount(other.completion)
         # From now on their changes are announced to the clients of this server's runs.
@@ -250,7 +250,7 @@ class _Mirror(Generic[ItemT]):
     def removed(self, item: ItemT) -> None:
         """Remove the copy of an entry, unless it has already been removed here."""
         copy = self._copies.pop(item.name)
-        # By identity: after `remove_tool` on the mounting server, another tool may have been added under the name.
+        # Identity decides: after `remove_tool` on the mounting server, another tool may have been added under the name.
         if self._registry.find(copy.name) is copy:
             self._registry.remove(copy.name)
 

@@ -225,7 +225,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         definition,
         own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
-        # Without string: a string that was refused must not be parsed into another string.
+        # `string` is left out: a string that was refused must not be parsed into another string.
         {each: frozenset().union(*map(json_types, parts)) - {"string"} for each, parts in options.items()},
         **held(details, settings, what),
     )

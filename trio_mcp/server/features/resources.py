@@ -184,7 +184,7 @@ class ResourceFeature:
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
         uri = params.get("uri")
-        # Without a context: what is bound here is never called.
+        # No context is needed: the function is bound here, but never called.
         found = self._first(uri, None) if type(uri) is str else None
         return NO_SCOPES if found is None else found[0].told_scopes
 
@@ -213,7 +213,7 @@ class ResourceFeature:
         revision = context.protocol_version
         try:
             if resource.function.may_ask:
-                # Found anew each time the function runs: if the resource was removed while the user was thinking,
+                # The resource is looked up each time the function runs: if it was removed while the user was thinking,
                 # it is not found.
                 value = await run_interactive(
                     context, lambda: self._find(uri, context)[1], park=resource.function.park_input

@@ -126,7 +126,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
 
 def _key_of(function: Callable[..., Any]) -> object:
     """Return the key by which two providers are the same."""
-    # Not the identity, if possible: `obj.method` is a new object each time, but these compare equal.
+    # The function itself is the better key where it is hashable: `obj.method` is a new object each time, but these
+    # compare equal.
     try:
         hash(function)
     except TypeError:
@@ -232,7 +233,7 @@ class Dependencies:
             function: The function.
             arguments, named: Its other arguments.
         """
-        # The plan is made once, at registration; only with overrides, which are for tests, anew for each call.
+        # The plan is made once, at registration; only with overrides, which are for tests, is it made for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
         values: list[Any] = [None] * len(plan.steps)  # by step number

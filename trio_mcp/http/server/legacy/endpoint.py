@@ -1,4 +1,4 @@
-"""The legacy era at an endpoint: its sessions, from ``initialize`` to their end, and HTTP+SSE at paths of its own."""
+"""The legacy era at an endpoint: its sessions, from ``initialize`` to their end, and HTTP+SSE at its two paths."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Endpoint(LegacyEndpoint):
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        # To a stranger it is like none, in everything that could be told apart.
+        # A stranger must not be able to tell this session from none, in any respect.
         known = session is not None and session.owner == owner and not session.connection.closed
         revision = session.revision if session is not None and known else None
         if revision is None:
@@ -164,7 +164,7 @@ class Endpoint(LegacyEndpoint):
                 break
             if not events:
                 break
-            # Only with the first page in hand: before that the refusal may still be sent instead.
+            # This waits for the first page: before that the refusal may still be sent instead.
             if not started:
                 await answer.start_events()
             started = True

@@ -59,7 +59,7 @@ def key_of(session_id: str, owner: Owner | None) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-# Without the session: the header names that, and so an event id of one session can't lead into another.
+# It leaves out the session: the header names that, and so an event id of one session can't lead into another.
 def event_id(stream: int, number: int) -> str:
     """Return the id of an event: the number of its stream, and its number in the stream."""
     return f"{stream}-{number}"
@@ -154,8 +154,8 @@ class HttpSession:
             await self._last_words()
 
     async def _last_words(self) -> None:
-        # What was sent before the end can still be fetched if the store outlives this run. Shielded because the server
-        # may be cancelled, but for no longer than the close grace.
+        # Messages that were sent before the end can still be fetched if the store outlives this run. This is shielded
+        # because the server may be cancelled, but for no longer than the close grace.
         try:
             with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
@@ -420,7 +420,7 @@ class HttpSession:
 
     async def _write_ready(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> int | None:
         """Write the messages after the cursor, and return the new one; None if nothing may follow."""
-        # A method of its own: in variables of `_write`, a long message would stay in memory until the next one.
+        # This is a separate method: in variables of `_write`, a long message would stay in memory until the next one.
         events = await self._next(stream, writer, cursor)
         if events is None:
             return None

@@ -94,7 +94,7 @@ class Writer:
     first: bytes = b""
 
     def take_first(self) -> bytes:
-        """Return what is to be sent before all messages, once."""
+        """Return the bytes to send before all messages; empty from the second call on."""
         first, self.first = self.first, b""
         return first
 
@@ -248,7 +248,7 @@ class Unstored:
 
 
 class RouterOwner(Protocol):
-    """What a router needs from its session."""
+    """A session as its router sees it."""
 
     @property
     def primes(self) -> bool: ...
@@ -367,7 +367,8 @@ class Router:
             self._asked.pop(request_id, None)
 
     def _fail(self, request_id: RequestId, why: str) -> None:
-        # Through the session's front door, like a response: so the call fails in one place, with one kind of error.
+        # The failure goes through the session's front door, like a response: so the call fails in one place, with one
+        # kind of error.
         self._asked.pop(request_id, None)
         self._owner.feed(Failure(TransportError(why), request_id))
 
@@ -399,7 +400,7 @@ class Router:
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
-        # What is put here never waits, so it needs bounds of its own: a slow store must not cost the memory.
+        # Messages never wait to be put here, so they need separate bounds: a slow store must not cost the memory.
         if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
             return False
         if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
@@ -482,7 +483,8 @@ class Router:
         if message.method == "notifications/cancelled":  # goes where our request went
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
-        # A notification for a request whose stream carries only the response is dropped; see ``json_only`` of `HttpSettings`.
+        # A notification for a request whose stream carries only the response is dropped: see ``json_only`` of
+        # `HttpSettings`.
         found = self.rest if related is None else self.of_request(related)
         return found if found is not None and found.may_stream else None
 
