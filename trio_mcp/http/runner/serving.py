@@ -38,7 +38,7 @@ class Runner(Protocol):
         """Let each connection end with its current request."""
 
 
-# By the names of `HttpOptions.runner`. The parser of httptools is looked for only when its runner is made.
+# By the names that the setting ``runner`` has. The parser of httptools is looked for only when its runner is made.
 MAKERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
     "hypercorn": HypercornRunner,
     "h11": h11_runner,
