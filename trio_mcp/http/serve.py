@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import ServerLimits, configured
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
 from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import Run, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
+
+if TYPE_CHECKING:  # only a caller that passes one needs hypercorn
+    from hypercorn.config import Config
 
 __all__ = ["RunSettings", "check_resource", "serve_http"]
 
@@ -45,11 +47,16 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
 ) -> None:
     """Serve a server over HTTP; see `Server.serve_http`."""
     if config is None:
-        config = configured(host, port)
+        settings = settings_at(host, port)
         if options.auth is not None:
             check_resource(options.auth.resource, host, port, options)
+    else:
+        # Only now: a server without a Config does without hypercorn.
+        from trio_mcp.http.runner.hypercorn.settings import settings_of  # noqa: ASYNC127 - as above
+
+        settings = settings_of(config)
     async with server.open_run() as run, open_app(run, options) as app:
-        await _serve(app, run, config, shutdown, task_status)
+        await _serve(app, run, settings, shutdown, task_status)
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
@@ -81,7 +88,7 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
 async def _serve(
     app: HttpApp,
     run: Run,
-    config: Config,
+    settings: ServerSettings,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
 ) -> None:
@@ -112,7 +119,7 @@ async def _serve(
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
             await serve_asgi(
                 app,
-                config,
+                settings,
                 runner=options.runner,
                 limits=limits,
                 shutdown=end,
