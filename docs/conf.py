@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import attrs
 import pydantic
@@ -14,6 +14,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
+from sphinx.util.typing import stringify_annotation
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
@@ -22,6 +23,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
+from trio_mcp._settings import settings_of  # noqa: E402
 from trio_mcp.session import calls  # noqa: E402
 
 # Its hints name this model, which it imports only for calls that report progress.
@@ -183,6 +185,15 @@ def show_defaults(
     """
     if signature is not None and "**unknown" in signature:
         return re.sub(r", \*\*unknown: (\w+\.)*Never", "", signature), returns
+    if is_typeddict(obj) and (settings := settings_of(obj)):
+        hints: Any = obj.__annotations__  # type: ignore[attr-defined]
+        # Each is `Annotated[type, Setting(…)]`. Those of a base are shown there.
+        shown = [
+            f"{name}: {_short(hints[name].__origin__)} = {getattr(each.default, 'name', repr(each.default))}"
+            for name, each in settings.items()
+            if f" {name}: " in str(obj.__doc__)
+        ]
+        return f"(*, {', '.join(shown)})", None
     if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):
         return None if signature is None else ("", returns)
     if not (isinstance(obj, type) and attrs.has(obj) and signature):
@@ -194,6 +205,11 @@ def show_defaults(
             made = getattr(field.default.factory, "__name__", "…")
             signature = re.sub(rf"(\b{field.alias}: [^=]*) = NOTHING", rf"\1 = {made}()", signature)
     return signature, returns
+
+
+def _short(hint: Any) -> str:
+    """Return a type as signatures show it: without modules."""
+    return re.sub(r"(?:~|\b)(?:\w+\.)+(?=\w)", "", stringify_annotation(hint, "smart").replace("~", ""))
 
 
 def setup(app: Sphinx) -> None:

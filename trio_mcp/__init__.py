@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from trio_mcp.client.cache import CacheStatistics as CacheStatistics
     from trio_mcp.client.cache import ResponseCache as ResponseCache
     from trio_mcp.client.client import Client as Client
-    from trio_mcp.client.client import ClientOptions as ClientOptions
     from trio_mcp.client.client import ClientStatistics as ClientStatistics
     from trio_mcp.client.config.reading import load_config as load_config
-    from trio_mcp.client.connection import OutgoingCall as OutgoingCall
     from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
     from trio_mcp.client.failover.parameters import Switch as Switch
     from trio_mcp.client.failover.parameters import TransportStatus as TransportStatus
     from trio_mcp.client.failover.parameters import WayStatus as WayStatus
     from trio_mcp.client.group.catalog import Listed as Listed
     from trio_mcp.client.group.client_group import ClientGroup as ClientGroup
-    from trio_mcp.client.group.client_group import GroupOptions as GroupOptions
     from trio_mcp.client.group.members import ServerStatus as ServerStatus
+    from trio_mcp.client.group.options import GroupOptions as GroupOptions
+    from trio_mcp.client.options import ClientOptions as ClientOptions
+    from trio_mcp.client.options import OutgoingCall as OutgoingCall
     from trio_mcp.client.subscriptions import PromptsListChanged as PromptsListChanged
     from trio_mcp.client.subscriptions import ResourcesListChanged as ResourcesListChanged
     from trio_mcp.client.subscriptions import ResourceUpdated as ResourceUpdated
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
     from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
     from trio_mcp.http.client.websocket import websocket_client as websocket_client
+    from trio_mcp.http.serve import ServeSettings as ServeSettings
     from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
     from trio_mcp.http.server.event_store import EventsLost as EventsLost
     from trio_mcp.http.server.event_store import EventStore as EventStore
@@ -102,6 +103,8 @@ if TYPE_CHECKING:
     from trio_mcp.server.media import Audio as Audio
     from trio_mcp.server.media import File as File
     from trio_mcp.server.media import Image as Image
+    from trio_mcp.server.options import ProxyOptions as ProxyOptions
+    from trio_mcp.server.options import ServerOptions as ServerOptions
     from trio_mcp.server.server import Server as Server
     from trio_mcp.server.statistics import ServerStatistics as ServerStatistics
     from trio_mcp.session.calls import CallLimits as CallLimits

@@ -8,7 +8,7 @@ import sys
 import attrs
 import pytest
 
-from trio_mcp.http.runner.hypercorn.settings import QuietConfig, settings_of
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig, settings_from
 from trio_mcp.http.runner.settings import ServerSettings, settings_at
 
 PROGRAM = """
@@ -59,7 +59,7 @@ def test_the_settings_of_an_address_are_the_defaults_of_hypercorns_configuration
             if field.name not in ("bind", "config", "response_fields")
         } | {"fields of a response": [name for name, _ in settings.response_fields()]}
 
-    own, hypercorns = values(settings_at("127.0.0.1", 0)), values(settings_of(QuietConfig()))
+    own, hypercorns = values(settings_at("127.0.0.1", 0)), values(settings_from(QuietConfig()))
     assert own.pop("server_names") == ()
     assert hypercorns.pop("server_names") == []
     assert own == hypercorns

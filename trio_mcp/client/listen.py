@@ -13,7 +13,8 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.connection import Connection, OutgoingCall
+from trio_mcp.client.connection import Connection
+from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares

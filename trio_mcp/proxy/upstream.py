@@ -12,7 +12,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import start
 from trio_mcp.client.client import Client
-from trio_mcp.client.connection import OutgoingCall
+from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import (

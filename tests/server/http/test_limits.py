@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import attrs
 import pytest
 import trio
 from pydantic_core import to_json
@@ -258,7 +257,7 @@ async def test_dns_rebinding_is_refused_even_if_any_host_is_allowed(path: str, m
         (b"content-type", b"application/json"),
     ]
     scope = {"type": "http", "method": method, "path": path, "server": ("10.0.0.1", 8000), "headers": headers}
-    options = attrs.evolve(beside(path), cors=True)
+    options = HttpOptions(beside(path), cors=True)
     async with Made().server.asgi_app(options) as app:
         with trio.move_on_after(5):
             await app(scope, receive, send)

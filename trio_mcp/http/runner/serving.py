@@ -44,7 +44,7 @@ def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -
     return HypercornRunner(app, settings, limits)
 
 
-# By the names of `HttpOptions.runner`. A runner that is not there fails only when it is made.
+# By the names that the setting ``runner`` has. A runner that is not there fails only when it is made.
 MAKERS: dict[str, Callable[[Any, ServerSettings, ServerLimits], Runner]] = {
     "hypercorn": hypercorn_runner,
     "h11": h11_runner,

@@ -119,7 +119,7 @@ def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
     except ModuleNotFoundError as exc:
         if exc.name is None or not exc.name.startswith(LEGACY):
             raise  # the folder is there, but something that it imports is not
-        if options.sse_path is not None:
+        if options.settings["sse_path"] is not None:
             raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed") from None
         return LegacyEndpoint()
     endpoint: LegacyEndpoint = legacy.Endpoint(run, options)

@@ -97,11 +97,17 @@ class WebSockets:
             raw,
             # Frames may have come together with the head, and were read along with it.
             HEAD % key + read.partition(b"\r\n\r\n")[2],
-            max_message_size=options.max_message_size,
-            write_timeout=options.write_timeout,
+            max_message_size=options.settings["max_message_size"],
+            write_timeout=options.settings["write_timeout"],
             is_client=False,
         )
-        socket = TrioSocket(stream, "client", options.keep_alive, options.ping_timeout, options.body_timeout)
+        socket = TrioSocket(
+            stream,
+            "client",
+            options.settings["keep_alive"],
+            options.settings["ping_timeout"],
+            options.settings["body_timeout"],
+        )
         async with background_nursery() as nursery:
             # It can only fail because the client has left.
             if await socket.open(partial(_accept, stream), nursery) is None:
@@ -141,7 +147,7 @@ class WebSockets:
         """Serve a WebSocket that an ASGI server has opened, or refuse it."""
         scope = request.scope
         event: Mapping[str, Any] = {}
-        with trio.move_on_after(self._options.head_timeout):
+        with trio.move_on_after(self._options.settings["head_timeout"]):
             event = await receive()
         # Before that event nothing may be sent; the time may be up, or the client may have left.
         if event.get("type") != "websocket.connect":
@@ -152,13 +158,13 @@ class WebSockets:
             await _refuse(refusal, "websocket.http.response" in scope.get("extensions", {}), send)
             return
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
-        await self._serve(AsgiSocket(receive, send, self._options.max_message_size), request)
+        await self._serve(AsgiSocket(receive, send, self._options.settings["max_message_size"]), request)
 
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
         # Asked again, because the server may have begun to end during the handshake.
-        if self._ending or self._count >= self._options.max_sessions:
+        if self._ending or self._count >= self._options.settings["max_sessions"]:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
             return

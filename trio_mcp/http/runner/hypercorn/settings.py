@@ -16,7 +16,7 @@ from trio_mcp.http.framing import Fields
 from trio_mcp.http.runner.settings import KEEP_ALIVE, Bound, ServerSettings
 from trio_mcp.sockets.listening import cannot_listen
 
-__all__ = ["QuietConfig", "settings_of"]
+__all__ = ["QuietConfig", "settings_from"]
 
 
 class QuietConfig(Config):
@@ -36,7 +36,7 @@ class QuietConfig(Config):
         return self._dated[1]
 
 
-def settings_of(config: Config) -> ServerSettings:
+def settings_from(config: Config) -> ServerSettings:
     """Return the settings that a configuration of hypercorn asks for.
 
     Raises:

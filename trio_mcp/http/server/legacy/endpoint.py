@@ -44,7 +44,7 @@ class Endpoint(LegacyEndpoint):
         # Three views of the sessions: every one that runs (stateless, HTTP+SSE and ending ones, too), those that a
         # client can name, and those of them that no HTTP request is using.
         self._live: set[HttpSession] = set()
-        self._sse = None if options.sse_path is None else SseSessions(run, options, self._live)
+        self._sse = None if options.settings["sse_path"] is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
         self._idle: OrderedDict[str, float] = OrderedDict()  # idle since when; the longest comes first
         self._watching = False
@@ -60,7 +60,7 @@ class Endpoint(LegacyEndpoint):
         return revision
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
-        if self._options.stateless:
+        if self._options.settings["stateless"]:
             await self._post_alone(accepted, request, answer, held)
         elif accepted.kind == "initialize":
             await self._initialize(accepted, request, answer)
@@ -92,7 +92,7 @@ class Endpoint(LegacyEndpoint):
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
-        if len(self._sessions) >= self._options.max_sessions and not self._made_room():
+        if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             # Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
@@ -148,7 +148,7 @@ class Endpoint(LegacyEndpoint):
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
         # The client proves by the id that the events are its own: ids are unguessable, and the store knows the session
         # only by a digest of it, and of its owner.
-        session_id, store = request.headers.get(SESSION_ID), self._options.event_store
+        session_id, store = request.headers.get(SESSION_ID), self._options.settings["event_store"]
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False
@@ -188,7 +188,7 @@ class Endpoint(LegacyEndpoint):
     def method_at(self, path: str) -> str | None:
         if self._sse is None:
             return None
-        return {self._options.sse_path: "GET", self._options.message_path: "POST"}.get(path)
+        return {self._options.settings["sse_path"]: "GET", self._options.settings["message_path"]: "POST"}.get(path)
 
     async def serve_at(
         self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger, judge: Judge | None = None
@@ -252,7 +252,7 @@ class Endpoint(LegacyEndpoint):
         """End sessions that are not used any more, for as long as there are sessions."""
         # One task and one deadline for all: idle sessions are in the order in which they became idle, and all have the
         # same timeout, so the first is always the next to expire.
-        timeout = self._options.session_timeout
+        timeout = self._options.settings["session_timeout"]
         try:
             while self._sessions:
                 now = trio.current_time()
@@ -297,13 +297,13 @@ class SseSessions:
 
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Open a session and serve its stream; the session ends with it."""
-        if len(self._sessions) >= self._options.max_sessions:
+        if len(self._sessions) >= self._options.settings["max_sessions"]:
             text = "too many sessions; try again later"
             return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
         session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
         # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
         # The query carries the session, as this transport has no header for it.
-        where = f"{quote(request.root)}{self._options.message_path}?session_id={session.id}"
+        where = f"{quote(request.root)}{self._options.settings['message_path']}?session_id={session.id}"
         session.greeting = encode_event(where.encode(), event="endpoint")
         self._sessions[session.id] = session
         try:
@@ -321,14 +321,16 @@ class SseSessions:
         if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
-            return refuse(404, f"the session is unknown or has ended: open a stream at {self._options.sse_path}")
+            return refuse(
+                404, f"the session is unknown or has ended: open a stream at {self._options.settings['sse_path']}"
+            )
         # The session is looked up again after this wait: its stream, and so the session, may have ended meanwhile.
         text = await body()
         if text is None:
             return None
         session = self._named(request)
         if session is None:  # it ended while the body was read
-            return refuse(404, f"the session has ended: open a stream at {self._options.sse_path}")
+            return refuse(404, f"the session has ended: open a stream at {self._options.settings['sse_path']}")
         message = decode(text)
         note_message(request.scope, message)
         if self._leaving and isinstance(message, (Request, Batch)):

@@ -108,8 +108,10 @@ class HttpSession:
     ) -> None:
         # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure. 256 bits.
         self.id = "" if stateless else secrets.token_urlsafe(32)
-        store = None if stateless or one_stream else options.event_store
-        self.router = Router(self, store, key_of(self.id, owner), retry=options.retry, one_stream=one_stream)
+        store = None if stateless or one_stream else options.settings["event_store"]
+        self.router = Router(
+            self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
+        )
         # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.owner = owner
@@ -286,7 +288,11 @@ class HttpSession:
             return self.greeting
         # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the
         # client waits for the head.
-        return encode_priming_event(event_id(stream.number, cursor), self._options.retry) if self.primes else COMMENT
+        return (
+            encode_priming_event(event_id(stream.number, cursor), self._options.settings["retry"])
+            if self.primes
+            else COMMENT
+        )
 
     async def _carry(
         self,
@@ -404,7 +410,7 @@ class HttpSession:
                 return
             elif answer.started:
                 now = trio.current_time()
-                silent = now + self._options.keep_alive
+                silent = now + self._options.settings["keep_alive"]
                 with trio.move_on_at(min(silent, writer.expires if writer.expires > now else silent)) as silence:
                     await stream.change()
                 if silence.cancelled_caught and trio.current_time() >= silent:

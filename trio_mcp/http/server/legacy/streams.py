@@ -483,7 +483,8 @@ class Router:
         if message.method == "notifications/cancelled":  # goes where our request went
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
-        # A notification for a request whose stream carries only the response is dropped; see `HttpOptions.json_only`.
+        # A notification for a request whose stream carries only the response is dropped: see ``json_only`` of
+        # `HttpSettings`.
         found = self.rest if related is None else self.of_request(related)
         return found if found is not None and found.may_stream else None
 
