@@ -31,7 +31,7 @@ from trio_mcp.session import calls  # noqa: E402
 # Its hints name this model, which it imports only for calls that report progress.
 calls.ProgressNotificationParams = types.ProgressNotificationParams  # type: ignore[attr-defined]
 
-# The entries of these are `Annotated[type, Setting(…)]`. Sphinx shows the types, and `show_defaults` the defaults.
+# The entries of these are `Annotated[type, Default(…)]`. Sphinx shows the types, and `show_defaults` the defaults.
 for module in map(import_module, DOORS):
     for name in module.__all__:
         kind: Any = getattr(module, name)
