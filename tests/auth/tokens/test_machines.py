@@ -173,7 +173,7 @@ def test_scopes_are_not_a_text() -> None:
 
 def platform(at: World) -> tuple[Keys, list[tuple[object, ...]], Callable[..., Any]]:
     keys, calls = Keys(), list[tuple[object, ...]]()
-    at.id.settings.trusted[PLATFORM] = keys
+    at.id.settings["trusted"][PLATFORM] = keys
 
     async def assertion(issuer: str, endpoint: str, resource: str | None) -> str:
         await trio.sleep(1)
@@ -269,7 +269,7 @@ def enterprise(at: World, seconds: float = 0, **options: Any) -> tuple[Authoriza
     idp = AuthorizationServer(IDP, scopes=("openid",), clock=now)
     idp.add_client("robot")
     at.all[IDP] = idp
-    at.id.settings.trusted[IDP] = idp.keys
+    at.id.settings["trusted"][IDP] = idp.keys
     at.id.add_client("robot", "CANARY-secret")
 
     async def id_token() -> str:
@@ -331,7 +331,7 @@ async def test_an_identity_provider_that_refuses_is_named(autojump_clock: MockCl
 async def test_a_person_signs_in_at_the_provider_once_for_all_servers(autojump_clock: MockClock) -> None:
     at = World()
     idp, _ = enterprise(at)
-    idp.settings.scopes = ("openid", "offline_access")
+    idp.settings["scopes"] = ("openid", "offline_access")
     idp.clients.forget("robot")
     idp.add_client("robot", redirects=["http://127.0.0.1:0/callback"])
     person = at.oauth(client=RegisteredClient("robot"))

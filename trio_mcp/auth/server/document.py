@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -101,12 +101,9 @@ async def _live(receive: ReceiveCallable, send: SendCallable) -> None:
         await send({"type": f"lifespan.{event}.complete"})
 
 
-def _respond(
+async def _respond(
     send: SendCallable, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes = b"", sent: bytes = b""
-) -> Awaitable[None]:
-    async def run() -> None:
-        headers = [*fields, (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": sent})
-
-    return run()
+) -> None:
+    headers = [*fields, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": sent})

@@ -8,6 +8,7 @@ from trio_mcp.auth.testing import faults
 from trio_mcp.auth.testing.answers import Answer
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.protecting import protected
+from trio_mcp.auth.testing.records import AuthoritySettings
 from trio_mcp.auth.testing.server import AuthorizationServer, Seen
 
-__all__ = ["Answer", "AuthorizationServer", "Fault", "Fetch", "Seen", "faults", "protected"]
+__all__ = ["Answer", "AuthoritySettings", "AuthorizationServer", "Fault", "Fetch", "Seen", "faults", "protected"]

@@ -75,7 +75,8 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
     jwks = keys.published() if isinstance(keys, Keys) else keys
     try:
-        # With a list of our own: the header could say `none`, or take a public key for the secret of an HMAC.
+        # The accepted algorithms are listed here: the header could say `none`, or use a public key as the secret of an
+        # HMAC.
         found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), list(ALGORITHMS))
     except (JoseError, ValueError) as problem:
         raise Refused(error, f"the JWT is not valid: {type(problem).__name__}") from None
@@ -92,7 +93,7 @@ class Once:
     def use(self, value: object, seconds: float) -> bool:
         """Return whether this is the first use of a value, and remember it for some seconds."""
         now = self._clock()
-        # Not each time: that would look at all of them for each value.
+        # Expired values are not removed each time: that would look at all of them for each value.
         if len(self._until) > 1000:
             self._until = {each: until for each, until in self._until.items() if until > now}
         if not isinstance(value, str) or self._until.get(value, 0) > now:
