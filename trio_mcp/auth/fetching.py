@@ -73,7 +73,7 @@ class Fetcher:
     name that resolves to another one the next time leads nowhere else. Behind a proxy, the proxy resolves names.
 
     Args:
-        trusted: The URL that the user configured: of the MCP server, for a client; of the issuer, for a resource
+        trusted: The URL that the program configured: of the MCP server, for a client; of the issuer, for a resource
             server. Addresses of its kind (loopback, private) are allowed, others only if they are public.
         urls: Which URLs are allowed.
         network: How others are reached.

@@ -389,7 +389,7 @@ SIGNING_IN: dict[str, Case] = {
     ),
     "a nonce of DPoP without end": Case(
         all_of(
-            lambda scene: setattr(scene.id.settings, "dpop", "accept"),
+            lambda scene: scene.id.settings.update(dpop="accept"),
             with_options(dpop="require"),
             fault(
                 "token",
@@ -406,7 +406,7 @@ SIGNING_IN: dict[str, Case] = {
     ),
     "DPoP that is taken back": Case(
         all_of(
-            lambda scene: setattr(scene.id.settings, "dpop", "accept"),
+            lambda scene: scene.id.settings.update(dpop="accept"),
             with_options(dpop="require"),
             granted(token_type="Bearer"),
         ),

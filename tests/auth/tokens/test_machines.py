@@ -373,7 +373,7 @@ async def test_a_server_and_a_provider_of_one_url_have_a_login_each(autojump_clo
     # Which of the two is meant can't be known, and a person who signs out wants neither: not even if one can't be
     # revoked.
     at.id.faults["revoke"] = status(500)
-    with pytest.raises(AuthorizationError, match="the server answered 500"):
+    with pytest.raises(AuthorizationError, match="the server responded with 500"):
         await OAuth(**given).sign_out(SERVER)
     assert await at.store.keys() == []
     assert (at.id.count("revoke"), idp.count("revoke")) == (1, 1)

@@ -19,7 +19,7 @@ class Flight:
     It ends when its last waiter leaves, unless it is at a point where that would lose something.
 
     Args:
-        scopes: The scopes that it is to bring.
+        scopes: The scopes that its login must have.
 
     Attributes:
         scopes: As above.
@@ -43,7 +43,7 @@ class Flight:
         """Start the task.
 
         Args:
-            work: What it does; a failure is raised for everyone who waits.
+            work: The work; a failure is raised for everyone who waits.
             ended: Called at its end, before anyone is told.
         """
         # A system task has the context of the run: the program's hooks, such as `show`, would not see the context

@@ -36,7 +36,7 @@ class Need:
 
     Attributes:
         server: The URL of the MCP server.
-        wanted: What its response asks for.
+        wanted: The demands of its response.
         scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
         old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
         redirect: Where the browser comes back to; None if no browser comes back.
@@ -140,10 +140,6 @@ class Keeper:
             for flight in list(self._flights.values()):
                 await flight.ended.wait()
 
-    async def reload(self) -> None:
-        """Read the store again, after a change."""
-        await self._reread()
-
     def usable(self, refused: Login | None = None) -> bool:
         """Return whether there is a token to try, other than that of a login which was refused."""
         return self.login is not None and bool(self.login.access_token) and self.login is not refused
@@ -184,7 +180,7 @@ class Keeper:
 
         Args:
             refused: The login that does not do.
-            wanted: What the response asks for.
+            wanted: The demands of the response.
             scopes: The scopes that the login must have.
 
         Returns:
@@ -218,7 +214,7 @@ class Keeper:
     async def _renew(self, flight: Flight, refused: Login) -> None:
         async with self._store.lock(self._key):
             # Another process may have been here first: then its refresh token is good, and ours is used up.
-            if await self._reread():
+            if await self.reread():
                 return
             failure: AuthorizationError | None = None
             try:
@@ -232,7 +228,7 @@ class Keeper:
             elif failure.error in ("invalid_grant", "invalid_client"):
                 # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before.
                 # Even then, another process may have refreshed it; the store has the new token.
-                if not await self._reread():
+                if not await self.reread():
                     await self._drop(refused, failure)
             elif not await self._moved(flight, refused):
                 raise failure
@@ -282,13 +278,13 @@ class Keeper:
         refusal = self._means.refusal(Need(self.server, wanted, scopes, self.login))
         if refusal is not None:
             # Don't wait for the lock: another process may hold it for as long as its person takes.
-            if await self._reread() and self.usable(refused):
+            if await self.reread() and self.usable(refused):
                 return
             raise refusal
         # This is a second lock, since a person takes time, and a refresh must not wait for that.
         async with self._store.lock(f"{self._key}#login"):
             # While this process waited for the lock, another one may have asked the person already.
-            if await self._reread() and self.usable(refused):
+            if await self.reread() and self.usable(refused):
                 return
             async with self._person() as person:
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
@@ -397,7 +393,7 @@ class Keeper:
             ) from None
         self._known = text
 
-    async def _reread(self) -> bool:
+    async def reread(self) -> bool:
         """Read the store again, and return whether it has changed."""
         text = await self._store.load(self._key)
         if text == self._known:

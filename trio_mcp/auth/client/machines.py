@@ -112,7 +112,7 @@ class WorkloadIdentity(Machine):
             # The assertion alone says who asks: nothing was registered, so no client is named (the draft of SEP-1933).
             client=None,
             issuer=issuer,
-            # The draft allows one try, but a renewal is tried again after an answer that was cut.
+            # The draft allows one try, but a renewal is tried again after a truncated response.
             again=False,
         )
 
@@ -134,8 +134,8 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
     """Call a function of the program that returns something signed.
 
     Args:
-        what: What it returns.
-        at: Where that will be sent.
+        what: The name of the result, for error messages.
+        at: The endpoint that the result will be sent to.
         function: The function.
 
     Raises:

@@ -97,15 +97,17 @@ class OAuth:
             raise TypeError(f"client must be RegisteredClient(…), got {type(client).__name__}")
         if store is not None and not all(hasattr(store, each) for each in ("load", "save", "lock")):
             raise TypeError(f"store must be a TokenStore, such as FileTokens(), got {type(store).__name__}")
-        if metadata_url is not None:
+        for name, url, check in (
+            ("metadata_url", metadata_url, check_document_url),
+            ("redirect", redirect, check_redirect),
+        ):
             try:
-                check_document_url(metadata_url)
+                if url is not None:
+                    check(url)
             except ValueError as exc:
-                raise ValueError(f"metadata_url {metadata_url!r} {exc}") from None
+                raise ValueError(f"{name} {url!r} {exc}") from None
         check_hook("show", show)
         check_seconds("login_timeout", login_timeout)
-        if redirect is not None:
-            _check_redirect(redirect)
         self._means = _SigningIn(
             whole,
             client=client,
@@ -279,7 +281,7 @@ class _SigningIn:
 
     def _find(self, need: Need, prefer: str | None) -> Flow[Discovered]:
         if self.provider:
-            # The user has named the issuer itself, so there is no server to ask for it.
+            # The program has named the issuer itself, so there is no server to ask for it.
             return Discovered(None, (yield from find_server(need.server, self.options["urls"], need.server)))
         return (yield from discover(need.server, need.wanted, self.options["urls"], (prefer,) if prefer else ()))
 
@@ -352,13 +354,6 @@ class _SigningIn:
         at = self.endpoint(login.issuer, login.token_endpoint, login.client, None)
         hint = "refresh_token" if login.refresh_token else "access_token"
         return revoke(at, endpoint=login.revocation_endpoint, token=token, hint=hint)
-
-
-def _check_redirect(redirect: str) -> None:
-    try:
-        check_redirect(redirect)
-    except ValueError as exc:
-        raise ValueError(f"redirect {exc}, such as 'http://127.0.0.1:0/callback': {redirect!r}") from None
 
 
 _CODE_GRANTS = ("authorization_code", "refresh_token")

@@ -91,7 +91,7 @@ class Kept:
         except LookupError:  # no client has it open
             pass
         else:
-            await keeper.reload()
+            await keeper.reread()
         with contextlib.suppress(ValueError):
             # A text that can't be read is removed like any login: the error that names it says to sign out.
             return None if text is None else Login.from_json(text)

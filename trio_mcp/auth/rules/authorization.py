@@ -62,8 +62,8 @@ def authorize(
         scopes: The scopes to ask for.
         assume_pkce: Issuers that support PKCE without saying so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
-        prompt: What the person is asked in any case; None leaves it to the authorization server, but for what it takes
-            to get a refresh token.
+        prompt: The question that the person always gets; None leaves it to the authorization server, except for the
+            consent that a refresh token may need.
 
     Raises:
         AuthorizationError: If PKCE is not supported, the person declined, or the redirection is not the issuer's.

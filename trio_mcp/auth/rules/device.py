@@ -37,7 +37,7 @@ def device(
     Args:
         at: The token endpoint, and who asks.
         endpoint: The device authorization endpoint.
-        scopes: What the tokens are to allow.
+        scopes: The scopes of the tokens.
         resource: The resource that they are for.
 
     Raises:
@@ -78,9 +78,9 @@ def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     complete = answer.get("verification_uri_complete")
     # Half a character, which JSON may have, could not be sent back.
     if not (isinstance(code, str) and code.isascii() and code):
-        raise AuthorizationError(_STEP, "the server's answer has no device_code", issuer=at.issuer)
+        raise AuthorizationError(_STEP, "the server's response has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
-        raise AuthorizationError(_STEP, "the server's answer has no code and URL to show", issuer=at.issuer)
+        raise AuthorizationError(_STEP, "the server's response has no code and URL to show", issuer=at.issuer)
     return ShowCode(
         url=url,
         code=user_code,

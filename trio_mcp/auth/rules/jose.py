@@ -38,7 +38,7 @@ def need_jose(what: str) -> None:
     """Make sure that joserfc is installed.
 
     Args:
-        what: What needs it, to begin the error message.
+        what: The feature that needs it, to begin the error message.
 
     Raises:
         ImportError: If it is not; the message names the extra.
@@ -53,7 +53,7 @@ class PrivateKeyJwt:
 
     Attributes:
         pem: The private key in PEM, not encrypted.
-        algorithm: What it signs with: ES256, ES384, ES512, RS256 to RS512, PS256 to PS512 or Ed25519.
+        algorithm: The signature algorithm: ES256, ES384, ES512, RS256 to RS512, PS256 to PS512 or Ed25519.
         key_id: The ``kid`` by which the authorization server finds the public key; None if it needs none.
 
     Raises:

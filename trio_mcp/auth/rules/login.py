@@ -61,8 +61,8 @@ class Login:
         token_type: Its scheme: ``"Bearer"`` or ``"DPoP"``.
         expires_at: Until when it holds, in seconds since the epoch; None if that is not known.
         refresh_token: The refresh token, if there is one.
-        scopes: What was granted; None if nothing is known of it.
-        asked: What was asked for.
+        scopes: The granted scopes; None if they are unknown.
+        asked: The requested scopes.
         revocation_endpoint: Where to revoke tokens, if the server has such an endpoint.
         dpop_key: The private key of DPoP as a JWK in JSON; None without DPoP.
         id_token: The ID token of an OpenID provider, for an `IdentityAssertion`.

@@ -123,7 +123,7 @@ class Discovered:
     """Where a client gets tokens for a server.
 
     Attributes:
-        resource: What the server says about itself; None if it says nothing, which only 2025-03-26 allows.
+        resource: The metadata of the server; None if it has none, which only 2025-03-26 allows.
         server: Its authorization server.
     """
 
@@ -145,7 +145,7 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
 
     Args:
         server: The URL of the MCP server.
-        wanted: What its response asks for.
+        wanted: The demands of its response.
         policy: Which URLs are allowed.
         prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
 

@@ -28,7 +28,7 @@ _TEXT = re.compile(r"[\x20-\x7e]+")
 _JWT: Final = "eyJ"
 # RFC 6749, appendix A.7 allows more, but all that are registered look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
-# A shorter text may be a part of any word, and is no secret.
+# A shorter text may be a part of any word, and does not count as a secret.
 _SHORTEST: Final = 4
 # The limit is thirty years: the expiry of a token with a longer life counts as unknown.
 _MAX_LIFETIME: Final = 1e9
@@ -58,9 +58,9 @@ class Tokens:
     Attributes:
         access_token: The access token.
         token_type: Its scheme.
-        expires_at: Until when it holds, in seconds since the epoch; None if the answer does not say.
-        refresh_token: The new refresh token; None if the answer has none, and then an old one stays good.
-        scopes: What was granted; None if the answer does not say: what was asked for.
+        expires_at: Until when it holds, in seconds since the epoch; None if the response does not say.
+        refresh_token: The new refresh token; None if the response has none, and then an old one stays valid.
+        scopes: The granted scopes; None if the response does not say: then those that were requested.
         id_token: The ID token of an OpenID provider.
     """
 
@@ -85,7 +85,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     """
     token = granted.get("access_token")
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
-        raise ValueError("its answer has no usable access_token")
+        raise ValueError("its response has no usable access_token")
     given = granted.get("token_type", "Bearer")  # required, yet some leave it out
     # RFC 6749, section 5.1: case makes no difference. A token that is bound to a key which we never showed is useless.
     kind = given.lower() if isinstance(given, str) else ""
@@ -156,12 +156,12 @@ def refusal(
     """Return the error for a response that grants nothing.
 
     Args:
-        step: What it was a response to.
+        step: The step that it was a response to.
         issuer: Who sent it.
         response: The response.
-        now: What time it is, to find a clock that is wrong.
-        secrets: What must not be shown, though the server may repeat it.
-        advice: What to do, where more is known than the error code.
+        now: The time, to find a wrong clock.
+        secrets: Texts that must not be shown, though the server may repeat them.
+        advice: The advice, where more is known than the error code.
     """
     # Assertions and proofs differ in each request, so `secrets` has none of them: they are recognized by their
     # beginning.
@@ -170,7 +170,7 @@ def refusal(
     # The code is a text of the server, too, and may be the very secret that it refuses.
     if code and any(secret in code for secret in hidden):
         code = None
-    problem = f"the server answered {response.status}"
+    problem = f"the server responded with {response.status}"
     if 300 <= response.status < 400:
         problem += ", a redirection, which is not followed with credentials"
     elif code is None:

@@ -130,7 +130,7 @@ def token_exchange(
         at: The identity provider's token endpoint, and who asks there.
         id_token: The ID token that the provider gave the client.
         audience: The issuer of the authorization server.
-        scopes: What the token is to allow.
+        scopes: The scopes of the token.
         resource: The resource that it is for.
 
     Raises:
@@ -200,7 +200,7 @@ def to_login(
         token_type=tokens.token_type,
         expires_at=tokens.expires_at,
         refresh_token=tokens.refresh_token,
-        # RFC 6749, section 5.1: an answer that doesn't say grants what was asked for.
+        # RFC 6749, section 5.1: a response without scopes grants the requested ones.
         scopes=tokens.scopes or frozenset(asked) or None,
         asked=frozenset(asked),
         revocation_endpoint=revocation_endpoint,
@@ -211,7 +211,7 @@ def to_login(
 
 
 def renewed(login: Login, tokens: Tokens) -> Login:
-    """Return a login after a refresh: what the answer does not mention stays as it was (RFC 6749, section 6)."""
+    """Return a login after a refresh: fields that the response lacks stay as they were (RFC 6749, section 6)."""
     return attrs.evolve(
         login,
         access_token=tokens.access_token,
@@ -228,7 +228,7 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
 
     Args:
         at: Who asks.
-        step: What it is for.
+        step: The step of the flow.
         url: Where to: the token endpoint or another of the same server.
         form: The parameters, without those of the client.
 
@@ -261,7 +261,7 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
 
     Args:
         at: Who asks.
-        step: What it is for.
+        step: The step of the flow.
         url: Where to.
         form: The parameters, without those of the client.
 
@@ -293,7 +293,7 @@ def _ask(
 
 
 def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at: float) -> Tokens:
-    """Return the tokens that an answer grants.
+    """Return the tokens that a response grants.
 
     Raises:
         AuthorizationError: If they can't be used.

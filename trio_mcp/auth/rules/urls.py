@@ -223,8 +223,8 @@ class UrlPolicy:
 
         Args:
             url: The URL that a peer named.
-            server: The URL of the MCP server, which the user named.
-            step: What the URL is for, as `AuthorizationError.step` names it.
+            server: The URL of the MCP server, which the program named.
+            step: The purpose of the URL, as `AuthorizationError.step` names it.
 
         Raises:
             AuthorizationError: If it is refused.
@@ -258,7 +258,7 @@ class UrlPolicy:
             url: The URL.
             address: The address, without brackets.
             near: The addresses of the MCP server's host; all of them count, or a server could add a private one.
-            step: What the URL is for.
+            step: The purpose of the URL.
 
         Raises:
             AuthorizationError: If it is refused.

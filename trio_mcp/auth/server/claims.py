@@ -54,11 +54,11 @@ class Claims:
 
     Attributes:
         issuer: Who issued it.
-        subject: The user or the program it stands for.
+        subject: The person or the program that it stands for.
         audience: The servers it is for; one of them must be this one.
         expires_at: Until when it holds, in seconds since the epoch.
         client_id: The client it was issued to.
-        scopes: What was granted; a string is split at its spaces.
+        scopes: The granted scopes; a string is split at its spaces.
         key: The thumbprint of the key it is bound to (``cnf.jkt``, RFC 9449); None if it is not bound.
         not_before: From when it holds.
         issued_at: When it was issued.

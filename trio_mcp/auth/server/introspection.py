@@ -60,7 +60,7 @@ class IntrospectionVerifier:
         """Return a block in which tokens can be checked.
 
         Args:
-            setting: What the resource server says.
+            setting: The settings of the resource server.
 
         Raises:
             ValueError: If there is more than one issuer: the token does not say whom to ask.

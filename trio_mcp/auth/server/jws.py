@@ -47,7 +47,7 @@ class Jws:
     Attributes:
         header: The header.
         claims: The payload.
-        signed: What the signature is of.
+        signed: The bytes that the signature covers.
         signature: The signature.
     """
 

@@ -69,7 +69,7 @@ class JwtVerifier:
         """Return a block in which tokens can be checked.
 
         Args:
-            setting: What the resource server says.
+            setting: The settings of the resource server.
 
         Raises:
             ValueError: If keys are given for more than one issuer: any of them could speak for the others.

@@ -79,7 +79,7 @@ class KeySet:
         """Return the keys that can have made a signature: those of this name, or the only one of its kind.
 
         Args:
-            kid: What the header of the token says; None if it says nothing.
+            kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
         """
         found = [key for key in self._keys if (kid is None or key.kid == kid) and suits(key, algorithm)]
@@ -131,7 +131,7 @@ class IssuerKeys:
         """Return the keys that can have made a signature.
 
         Args:
-            kid: What the header of the token says; None if it says nothing.
+            kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
             issued_at: When the token says that it was issued.
             fits: Whether a key has made it. Only called where the token does not name its key.
@@ -250,5 +250,5 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
     Raises:
         AuthorizationError: If it is not found, or it is of another issuer.
     """
-    # The issuer was configured here, so it takes the place of the server that a user trusts.
+    # The issuer was configured here, so it takes the place of the server that the program trusts.
     return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

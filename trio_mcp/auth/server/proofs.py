@@ -236,7 +236,7 @@ def plain_url(url: str) -> str:
     """
     parts = urlsplit(url)
     if "@" in parts.netloc or not parts.hostname:
-        raise ValueError("it names no host, or a user")
+        raise ValueError("it has no host, or a user name")
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     host, port = parts.hostname, parts.port
     if ":" in host:

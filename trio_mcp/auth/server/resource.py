@@ -62,9 +62,9 @@ class ResourceServer:
         resource: The URL by which clients know the server. It is what tokens must be for, whatever the request says in
             ``Host`` or ``Forwarded``.
         issuers: The authorization servers whose tokens are accepted, by their issuers.
-        scopes: What every request needs. Tools, resources and prompts may need more (``scopes=``).
-        verifier: What checks tokens; an async function that is given a token and returns its `Claims`, or raises
-            `InvalidToken`, is one, too.
+        scopes: The scopes that every request needs. Tools, resources and prompts may need more (``scopes=``).
+        verifier: Checks tokens; it may be an async function that is given a token and returns its `Claims`, or raises
+            `InvalidToken`.
         dpop: Whether tokens may be bound to a key of the client, so that a stolen one is worth nothing (RFC 9449):
             "off", "accept" or "require". Needs the extra ``auth``, unless it is "off".
         options: Further arguments; see `ResourceOptions`.
@@ -72,7 +72,7 @@ class ResourceServer:
     Attributes:
         resource: The URL of the server.
         clock: Tells the time, in seconds since the epoch.
-        scopes: What every request needs.
+        scopes: The scopes that every request needs.
         metadata: The URL of the metadata (RFC 9728).
 
     Raises:
@@ -152,7 +152,7 @@ class ResourceServer:
 
         Args:
             principal: Who makes it.
-            needed: What it needs, besides what every request does.
+            needed: The scopes that it needs, besides those that every request needs.
         """
         wanted = self.scopes.union(needed) if needed else self.scopes
         if wanted <= principal.scopes:

@@ -44,7 +44,7 @@ class Refused(Exception):
 
     Args:
         error: The error code.
-        description: What is wrong with the request.
+        description: The problem of the request.
         status: The HTTP status.
         fields: Further header fields.
     """

@@ -52,16 +52,17 @@ class Keys:
         """Return a JWT of a type."""
         from joserfc import jwt
 
-        if not self._keys:
-            self.rotate()
-        key = self._keys[0]
+        key = self._made()[0]
         return jwt.encode({"alg": "ES256", "kid": key.kid, "typ": kind}, dict(claims), key)
 
     def published(self) -> dict[str, Any]:
         """Return the public keys, as a JWKS."""
+        return {"keys": [key.as_dict(private=False) for key in self._made()]}
+
+    def _made(self) -> list[jwk.ECKey]:
         if not self._keys:
             self.rotate()
-        return {"keys": [key.as_dict(private=False) for key in self._keys]}
+        return self._keys
 
 
 def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[dict[str, Any], dict[str, Any]]:

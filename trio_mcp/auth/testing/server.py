@@ -70,7 +70,7 @@ class AuthorizationServer:
         keys: The keys that it signs with.
         clients: The clients that it knows.
         issued: The tokens that it has issued.
-        proofs: What it knows of DPoP proofs.
+        proofs: The DPoP proofs that it has seen.
     """
 
     def __init__(
@@ -205,7 +205,12 @@ class AuthorizationServer:
             "verify": ("GET", self._verify),
             "register": ("POST", lambda request, parameters: self.clients.register(request.body)),
             "token": ("POST", lambda request, parameters: self._grants.token(request, parameters, self._url("token"))),
-            "device": ("POST", self._device),
+            "device": (
+                "POST",
+                lambda request, parameters: self._grants.start_device(
+                    request, parameters, self._url("device"), self._url("verify")
+                ),
+            ),
             "revoke": ("POST", self._revoke),
             "introspect": ("POST", self._introspect),
         }
@@ -288,9 +293,6 @@ class AuthorizationServer:
         until = self.settings["clock"]() + CODE_LIFE
         self._grants.codes[code] = Code(family, parameters.get("redirect_uri"), parameters["code_challenge"], until)
         return code
-
-    def _device(self, request: Fetch, parameters: Parameters) -> Answer:
-        return self._grants.start_device(request, parameters, self._url("device"), self._url("verify"))
 
     def _verify(self, request: Fetch, parameters: Parameters) -> Answer:
         try:

@@ -37,7 +37,7 @@ _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
 def default_folder() -> Path:
-    """Return the default folder of a user's logins (XDG Base Directory Specification)."""
+    """Return the default folder of logins (XDG Base Directory Specification)."""
     data = os.environ.get("XDG_DATA_HOME") or ""
     # "All paths must be absolute. … consider the path invalid and ignore it."
     base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
