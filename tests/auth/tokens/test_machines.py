@@ -122,7 +122,7 @@ async def test_more_scopes_are_asked_for_when_the_server_wants_them(autojump_clo
 @pytest.mark.parametrize(("refusal", "error", "text"), [
     (raw(b'{"error": "invalid_client"}', code=401), "invalid_client", "check the client's id and its secret or key"),
     (raw(b'{"error": "unauthorized_client"}', code=400), "unauthorized_client", "allow this client the grant"),
-    (status(503), None, "answered 503"),
+    (status(503), None, "responded with 503"),
 ])  # fmt: skip
 async def test_what_the_authorization_server_refuses(
     refusal: Any, error: str | None, text: str, autojump_clock: MockClock
