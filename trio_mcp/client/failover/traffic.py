@@ -199,7 +199,8 @@ class Traffic:
     def move_subscriptions(self, carrier: Carrier) -> None:
         """Let the subscriptions of a link wait for the next: they last, and everything else ends where it is."""
         for request_id, item in list(carrier.in_flight.items()):
-            if _lasts(item):
+            # The one that is half sent moves when the link has taken it: `Ways.end_sending`.
+            if _lasts(item) and request_id != carrier.half_sent:
                 del carrier.in_flight[request_id]
                 self.waiting[request_id] = item
                 carrier.link.offer(_cancellation(request_id, "another way carries the subscription"))

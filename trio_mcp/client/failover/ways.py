@@ -223,7 +223,9 @@ class Ways:
     def end_sending(self, carrier: Carrier, item: SessionMessage, *, taken: bool, waits: bool) -> None:
         """Record whether a link has taken a message: see `Traffic.end_sending`."""
         self.traffic.end_sending(carrier, item, taken=taken, waits=waits)
-        if carrier.lost is not None:
+        if carrier is self.draining:
+            self.traffic.move_subscriptions(carrier)
+        if carrier is self.draining or carrier.lost is not None:
             # The next link may carry already, and has found nothing waiting.
             self._flush_waiting()
             self._changed()
