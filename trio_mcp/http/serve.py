@@ -13,7 +13,7 @@ from trio_mcp._settings import Setting
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, configured
 from trio_mcp.http.server.app import HttpApp, open_app
-from trio_mcp.http.server.host import Run, Runnable
+from trio_mcp.http.server.host import HostedRun, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
 __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
@@ -92,7 +92,7 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
 
 async def _serve(
     app: HttpApp,
-    run: Run,
+    run: HostedRun,
     config: Config,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import trio
 
-from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Request, RequestId, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorResponse, Request, RequestId, Response, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 from trio_mcp.stopwatch import TimeLimit
 
 __all__ = ["Answer", "Carrier"]
 
-Answer = Response | ErrorResponse | Failure
+Answer = Response | ErrorResponse | TransportFailure
 """What may come for a request of our own."""
 
 

@@ -29,13 +29,13 @@ from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,
-    Failure,
     Malformed,
     Notification,
     Request,
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
     is_request_id,
 )
 from trio_mcp.link import BUFFER
@@ -222,7 +222,7 @@ class Router:
                 item = carrier.receive_nowait()
             except (trio.WouldBlock, trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
                 break
-            if type(item.message) is Failure and item.message.request_id is None:
+            if type(item.message) is TransportFailure and item.message.request_id is None:
                 carrier.lost = cause = item.message.error  # says more than that a channel is closed
                 break
             # Before the calls in flight are looked at: a response here settles its call, which must not be repeated.
@@ -263,7 +263,7 @@ class Router:
             error = OutcomeUnknown(request.method, carrier.name, brief_cause(cause))
             # Set by hand: it is not raised here, but in the task of the call.
             error.__cause__ = cause
-            self._arrived.append(SessionMessage(Failure(error, request.id)))
+            self._arrived.append(SessionMessage(TransportFailure(error, request.id)))
 
     @property
     def pause(self) -> float:
@@ -278,7 +278,7 @@ class Router:
     def _acquit(self, carrier: Carrier) -> None:
         """Let the requests fail that a link has failed too often, as it has turned out to work."""
         for _, failure in carrier.in_doubt.values():
-            assert isinstance(failure.message, Failure)
+            assert isinstance(failure.message, TransportFailure)
             carrier.blamed = failure.message.error
         # Before they fail: if the link is left because of them, they are repeated on the next.
         self._count_failure(carrier)
@@ -305,7 +305,7 @@ class Router:
     def give_up(self, error: Exception) -> None:
         """End the link as a whole: no way has worked."""
         self.over = True
-        self._arrived.append(SessionMessage(Failure(error)))
+        self._arrived.append(SessionMessage(TransportFailure(error)))
         self.notify()
 
     def finish(self) -> None:
@@ -328,7 +328,7 @@ class Router:
         kind = type(message)
         # The one comes from our own end of the link, and the other proves nothing: a program that works no more may
         # answer anything with a line of text.
-        if kind is not Failure and kind is not Malformed:
+        if kind is not TransportFailure and kind is not Malformed:
             carrier.received += 1
             if carrier.garbage:
                 carrier.garbage = 0
@@ -356,7 +356,7 @@ class Router:
             return self._take_notification(carrier, item, message)  # type: ignore[arg-type]
         if kind is Request:
             return self._take_question(carrier, item, message)  # type: ignore[arg-type]
-        if kind is Failure:
+        if kind is TransportFailure:
             return self._take_failure(carrier, item, message)  # type: ignore[arg-type]
         if kind is Batch:
             return self._take_batch(carrier, item, message)  # type: ignore[arg-type]
@@ -505,7 +505,7 @@ class Router:
         self.heard = True
         return item
 
-    def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: Failure) -> SessionMessage | None:
+    def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: TransportFailure) -> SessionMessage | None:
         request_id, error = failure.request_id, failure.error
         if request_id is None:
             self.lose(carrier, error)

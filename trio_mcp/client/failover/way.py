@@ -18,11 +18,11 @@ from trio_mcp.errors import McpError, TransportError
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Notification,
     Request,
     RequestId,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.link import Link
 from trio_mcp.retrying import asks_anew
@@ -387,7 +387,7 @@ class _Use:
         await self._read_while(carrier, lambda: any(carrier.own[each] is None for each in ids))
         answers = [carrier.own.pop(each) for each in ids]
         for answer in answers:
-            if isinstance(answer, Failure):
+            if isinstance(answer, TransportFailure):
                 raise answer.error
         return answers
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypercorn.config import Config
 
-from trio_mcp.http.runner.h1.connection import Connection, Shared
+from trio_mcp.http.runner.h1.connection import AcceptedConnection, Shared
 from trio_mcp.http.runner.h1.parsers import httptools_parser, parse_with_h11
 from trio_mcp.http.runner.settings import ServerLimits
 
@@ -16,8 +16,8 @@ __all__ = ["LeanRunner", "h11_runner", "httptools_runner"]
 class LeanRunner(Shared):
     """HTTP/1.1 for the connections of one server, each served by one task."""
 
-    def connect(self, stream: Any) -> Connection:
-        return Connection(self, stream)
+    def connect(self, stream: Any) -> AcceptedConnection:
+        return AcceptedConnection(self, stream)
 
     async def run(self) -> None:
         """Watch for clients that leave."""
