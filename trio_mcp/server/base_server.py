@@ -33,7 +33,7 @@ from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import Core
 from trio_mcp.server.features.caching import checked_hints
-from trio_mcp.server.features.feature import Feature, ListOptions, RunMember, ServerSettings
+from trio_mcp.server.features.feature import Feature, FeatureSettings, ListOptions, RunMember
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions
@@ -93,7 +93,7 @@ class BaseServer:
         input = given_or_default("input", given["input"], InputOptions)
         lifespan = given["lifespan"]
         hints = checked_hints(lists.cache_hints)
-        shared = ServerSettings(
+        shared = FeatureSettings(
             info=self.info,
             surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,

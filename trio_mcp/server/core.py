@@ -16,7 +16,7 @@ from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import RunMember, ServerSettings
+from trio_mcp.server.features.feature import FeatureSettings, RunMember
 from trio_mcp.server.functions.held_clock import held_clock
 from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
@@ -52,7 +52,7 @@ class Core:
 
     def __init__(
         self,
-        settings: ServerSettings,
+        settings: FeatureSettings,
         identity: ServerIdentity,
         options: SessionOptions,
         input: InputOptions,

@@ -10,7 +10,7 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 __all__ = ["Owner", "SessionSink", "Sink"]
 
 # `Outbox` implements it for a link, the `StreamRouter` of a legacy session and the exchange of a modern POST for HTTP
-# (docs/design.md, "The path of a call"). A session doesn't know which one it has.
+# (docs/design/sessions.md). A session doesn't know which one it has.
 
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 """The request that a message belongs to; once the request is cancelled, the message need not be sent."""

@@ -10,11 +10,11 @@ from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Feature,
+    FeatureSettings,
     Handler,
     Middleware,
     Needs,
     RegisteredMethod,
-    ServerSettings,
 )
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.session.handlers import incoming_of
@@ -36,7 +36,7 @@ class Dispatch:
         needs: What tells the scopes that a request needs, for methods whose requests may need some.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.methods: dict[str, Handler] = {}
         self.needs: dict[str, Needs] = {}
         self._settings = settings

@@ -39,6 +39,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "Feature",
+    "FeatureSettings",
     "Handler",
     "Identify",
     "ListOptions",
@@ -47,7 +48,6 @@ __all__ = [
     "Needs",
     "RegisteredMethod",
     "RunMember",
-    "ServerSettings",
     "Visible",
     "checked_tags",
     "described",
@@ -117,7 +117,7 @@ class RunMember(Protocol):
     """One of the servers of a run: the one that runs, or one that is mounted in it."""
 
     @property
-    def settings(self) -> ServerSettings:
+    def settings(self) -> FeatureSettings:
         """The server's settings."""
 
     @property
@@ -145,7 +145,7 @@ class Mounted(Protocol):
 # They compare by identity, and so are hashable: the values of a run's lifespans are keyed by the settings of their
 # servers.
 @attrs.define(eq=False)
-class ServerSettings:
+class FeatureSettings:
     """The part of a server that its features can see.
 
     Attributes:
@@ -356,7 +356,7 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     return found
 
 
-def held(details: Mapping[str, Any], settings: ServerSettings, what: str) -> dict[str, Any]:
+def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> dict[str, Any]:
     """Return what all entries share besides their definitions: tags, scopes, and whether a filter decides about them.
 
     Raises:

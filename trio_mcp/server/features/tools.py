@@ -19,8 +19,8 @@ from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
     EntryKind,
+    FeatureSettings,
     Needs,
-    ServerSettings,
     described,
     held,
     name_of,
@@ -123,7 +123,7 @@ class ToolFeature:
         registry: The tools, by name.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredTool] = Registry("tool")
         self.methods = {"tools/list": self._list, "tools/call": self._call}
         self.needs: Mapping[str, Needs] = {"tools/call": self._needed}
@@ -232,7 +232,7 @@ def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[
             raise McpError(error.code, error.message, error.data)
 
 
-def _make_tool(function: Callable[..., Any], settings: ServerSettings, details: ToolDetails) -> RegisteredTool:
+def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details: ToolDetails) -> RegisteredTool:
     if not callable(function):
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
     name = name_of(function, details)
