@@ -8,7 +8,7 @@ import trio
 
 from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
 from trio_mcp.http.server.app import HttpApp, open_app
@@ -36,8 +36,8 @@ class ServeSettings(HttpSettings, total=False):
             ``bind`` replaces ``host`` and ``port``.
     """
 
-    options: Annotated[HttpOptions | None, Setting()]
-    config: Annotated["Config | None", Setting()]
+    options: Annotated[HttpOptions | None, Default()]
+    config: Annotated["Config | None", Default()]
 
 
 class RunSettings(ServeSettings, total=False):
