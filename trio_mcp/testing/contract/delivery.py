@@ -10,11 +10,11 @@ import trio
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Notification,
     Request,
     Response,
+    TransportFailure,
 )
 from trio_mcp.link import BUFFER
 from trio_mcp.testing.contract.bench import End, Stage, number_of, shown
@@ -236,7 +236,7 @@ async def unsendable(bench: Stage) -> None:
             # Some links hand on objects, and so have no trouble with them.
             if bad[0] not in arrived:
                 failure = await client.receive()
-                if not isinstance(failure, Failure) or failure.request_id != bad[0].id:
+                if not isinstance(failure, TransportFailure) or failure.request_id != bad[0].id:
                     raise bench.broken(f"a request with {what} was not sent, and the client got {shown(failure)}")
             response = bench.answer(good, value)
             await server.send(response)
