@@ -16,9 +16,9 @@ import trio.testing
 
 from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
-from trio_mcp.conformance import shrink
 from trio_mcp.conformance.engine import Check, Options, check_server
 from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.plans import shrink
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, judged, rule
 from trio_mcp.conformance.run import CheckTerms
