@@ -3,7 +3,7 @@
 A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean is
 not a number, although it is an `int` to Python.
 
-The errors show the value, unless it may be secret: see `Filled`.
+The errors show the value, unless it may be secret: see `FilledText`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._patterns import late_pattern
 
 __all__ = [
-    "Filled",
+    "FilledText",
     "as_written",
     "check_choice",
     "check_choices",
@@ -293,7 +293,7 @@ def _running_loop() -> str | None:
 # --- values that must not be shown ------------------------------------------------------------------------------------
 
 
-class Filled(str):
+class FilledText(str):
     """A text of a configuration whose inputs are filled in. Messages show it as the configuration has it.
 
     Attributes:
@@ -313,4 +313,4 @@ class Filled(str):
 
 def as_written(text: str) -> str:
     """Return what a message may show of a text."""
-    return text.shown if isinstance(text, Filled) else text
+    return text.shown if isinstance(text, FilledText) else text

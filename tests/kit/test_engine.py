@@ -21,7 +21,7 @@ from trio_mcp.conformance.engine import Check, Options, check_server
 from trio_mcp.conformance.outcomes import CheckReport
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, judged, rule
-from trio_mcp.conformance.run import Terms
+from trio_mcp.conformance.run import CheckTerms
 from trio_mcp.conformance.steps import Ask
 from trio_mcp.conformance.wires.targets import WireTarget
 from trio_mcp.types import ToolAnnotations
@@ -209,7 +209,7 @@ async def test_a_budget_ends_the_check(
 
 
 async def test_a_rate_is_kept(autojump_clock: trio.testing.MockClock) -> None:
-    report = await check(over_lines(plain), terms=Terms(rate=10.0), examples=20)
+    report = await check(over_lines(plain), terms=CheckTerms(rate=10.0), examples=20)
     assert trio.current_time() >= report.requests / 10 * 0.8
 
 

@@ -20,14 +20,14 @@ from trio_mcp.conformance.judging import Found, Judging
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.conformance.plans.moves.model import Move
-from trio_mcp.conformance.plans.shrink import Shown, Shrinker
+from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker
 from trio_mcp.conformance.plans.source import Source
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule
-from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, Runner, Terms, is_virtual
-from trio_mcp.conformance.steps import Ask, Await, NextPage, Plan
+from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, CheckTerms, PlanRunner, is_virtual
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Plan
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.usage import Usage, grown, usage_of
 from trio_mcp.conformance.wires.targets import WireTarget, open_wire_for
@@ -43,7 +43,7 @@ CHUNK: Final = 10
 PATIENCE: Final = 4
 """How many times the deadline an example may take, before its connection is given up (chosen)."""
 
-PLAIN: Final = (Ask, Await, NextPage)
+PLAIN: Final = (Ask, AwaitResponses, NextPage)
 PROBES: Final = 10
 """An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
@@ -114,7 +114,7 @@ class Options:
     allow_writes: bool = False
     tools: tuple[str, ...] = ()
     baseline: frozenset[str] = frozenset()
-    terms: Terms = attrs.Factory(Terms)
+    terms: CheckTerms = attrs.Factory(CheckTerms)
     every_move: bool = False
 
     @property
@@ -309,7 +309,7 @@ class Check:
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
-    def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
+    def _without_slow(self, facts: Facts, runner: PlanRunner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._options.terms.patience:g} s")
         runner.slow.clear()
@@ -343,8 +343,8 @@ class Check:
         )
 
     @contextlib.asynccontextmanager
-    async def _connected(self, revision: str) -> AsyncIterator[Runner]:
-        runner = Runner(self._open_wire, revision, self._terms)
+    async def _connected(self, revision: str) -> AsyncIterator[PlanRunner]:
+        runner = PlanRunner(self._open_wire, revision, self._terms)
         async with runner.connected():
             # Each connection lists for itself: rules look up tools and their schemas among what was listed on the same
             # connection.
@@ -396,7 +396,7 @@ class Check:
             self._latencies.append(seconds)
             life.is_unsure = False
 
-    def _take_undecided(self, runner: Runner) -> None:
+    def _take_undecided(self, runner: PlanRunner) -> None:
         self._undecided += runner.undecided
         runner.undecided.clear()
 
@@ -480,7 +480,7 @@ class Check:
             if example not in numbers:
                 continue
             place = numbers.index(example)
-            shown = Shown(life.plans[place][1], best.transcript, found.verdict)
+            shown = ShownRun(life.plans[place][1], best.transcript, found.verdict)
             failure = await shrinker.shrink(shown, [plan for _, plan in life.plans[:place]], facts.revision, example)
             # The first result replaces what was only seen, as it tells how often it was run again in vain. Later ones
             # count only if they show the fault.
@@ -584,7 +584,7 @@ class Check:
 class _Life:
     """One connection and the examples that ran over it."""
 
-    runner: Runner
+    runner: PlanRunner
     judging: Judging
     plans: list[tuple[int, Plan]] = attrs.Factory(list)
     judged: int = 0
@@ -611,8 +611,8 @@ async def meet(open_wire: OpenWire, options: Options) -> list[Facts]:
         NegotiationError: If it speaks none of the revisions, or not one that was asked for.
     """
 
-    async def met(revision: str, terms: Terms) -> Facts:
-        runner = Runner(open_wire, revision, terms)
+    async def met(revision: str, terms: CheckTerms) -> Facts:
+        runner = PlanRunner(open_wire, revision, terms)
         async with runner.connected():
             return await discover(runner, allow_writes=options.allow_writes, tools=options.tools)
 
@@ -700,7 +700,7 @@ async def check_server(
         allow_writes=allow_writes,
         tools=tuple(tools),
         baseline=frozenset(baseline),
-        terms=Terms(deadline, connect_timeout, rate=rate),
+        terms=CheckTerms(deadline, connect_timeout, rate=rate),
     )
     check = Check(_wire(target), target_name(target), options, on_progress)
     async with background_nursery() as nursery:

@@ -16,7 +16,7 @@ from trio_mcp.conformance.report.view import (
     STATUSES,
     Coverage,
     Section,
-    Shown,
+    ShownEvent,
     clean,
     counted,
     coverage,
@@ -151,7 +151,7 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
     yield "</div></article>"
 
 
-def _exchange(prologue: list[Shown], rest: list[Shown], name: str) -> Iterator[str]:
+def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> Iterator[str]:
     # A prologue that broke the rule itself is what matters.
     drawn = prologue + rest if any(each.is_bad for each in prologue) else rest
     before = len(prologue) if drawn is rest else 0

@@ -15,17 +15,17 @@ import attrs
 import trio
 
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 
 __all__ = [
     "QUIET",
-    "Bench",
     "Broken",
     "Cut",
     "End",
     "Pair",
     "Raw",
+    "Stage",
     "descriptors",
     "number_of",
     "settled",
@@ -60,7 +60,7 @@ class End:
         link: The link.
     """
 
-    bench: Bench
+    bench: Stage
     name: str
     link: Link
 
@@ -161,7 +161,7 @@ class End:
         return None
 
 
-class Bench:
+class Stage:
     """The transport that is checked, and what the check knows about it.
 
     Attributes:
@@ -353,7 +353,7 @@ def descriptors() -> dict[Any, str]:
 
 
 def number_of(message: Incoming) -> int | None:
-    """Return the number that a message got from `Bench.number`."""
+    """Return the number that a message got from `Stage.number`."""
     content = message.result if isinstance(message, Response) else getattr(message, "params", None)
     number = content.get("n") if isinstance(content, dict) else None
     return number if isinstance(number, int) else None
@@ -361,7 +361,11 @@ def number_of(message: Incoming) -> int | None:
 
 def shown(message: object) -> str:
     """Return a message as text, shortened."""
-    text = f"Failure({message.error!r}, {message.request_id!r})" if isinstance(message, Failure) else repr(message)
+    text = (
+        f"TransportFailure({message.error!r}, {message.request_id!r})"
+        if isinstance(message, TransportFailure)
+        else repr(message)
+    )
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
