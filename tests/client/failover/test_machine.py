@@ -23,12 +23,12 @@ from trio_mcp.errors import AuthorizationError, Disconnected, HttpError, Outcome
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Malformed,
     Notification,
     Request,
     Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED, PARSE_ERROR
 
@@ -198,9 +198,9 @@ class Failover(RuleBasedStateMachine):
                 self.settle(request_id, "ended by the server")
         elif isinstance(message, (Response, ErrorResponse)):
             self.settle(message.id, "response")
-        elif isinstance(message, Failure) and str(message.request_id).startswith(OWN):
+        elif isinstance(message, TransportFailure) and str(message.request_id).startswith(OWN):
             pass  # a late one of our own; the session ignores what it has not asked for
-        elif isinstance(message, Failure):
+        elif isinstance(message, TransportFailure):
             call = self.calls[message.request_id]
             if isinstance(message.error, OutcomeUnknown):
                 assert call.runs, "it was never sent"
@@ -382,7 +382,7 @@ class Failover(RuleBasedStateMachine):
                 link.say(ErrorResponse(request_id, ErrorData(OVERLOADED, "ending", {"ending": True})))
             case _:
                 done = how not in NOT_DONE
-                link.say(Failure(FAILURES[how](), request_id))
+                link.say(TransportFailure(FAILURES[how](), request_id))
         if not done and request_id in self.calls:
             assert item is self.calls[request_id].item
             self.calls[request_id].runs -= 1
@@ -489,7 +489,7 @@ class Failover(RuleBasedStateMachine):
             places.update(list(carrier.in_doubt))
         for item in traffic.arrived:
             match item.message:
-                case Response(id=request_id) | ErrorResponse(id=request_id) | Failure(request_id=request_id):
+                case Response(id=request_id) | ErrorResponse(id=request_id) | TransportFailure(request_id=request_id):
                     places[request_id] += 1
                 case Notification(method="notifications/cancelled", params=params):
                     places[(params or {})["requestId"]] += (params or {})["requestId"] in self.calls
