@@ -28,6 +28,7 @@ __all__ = [
     "check_flag",
     "check_headers",
     "check_hook",
+    "check_kind",
     "check_no_loop",
     "check_number",
     "check_on_trio",
@@ -216,6 +217,17 @@ def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
     # An object with an async `__call__` is one, too. (`inspect` itself looks into a partial.)
     if sync and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)):
         raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
+
+
+def check_kind(name: str, value: Any, *, kind: type) -> None:
+    """Check that a value is an instance of a class, or None.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, got {type(value).__name__}")
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
