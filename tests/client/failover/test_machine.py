@@ -203,8 +203,8 @@ class Failover(RuleBasedStateMachine):
         elif isinstance(message, TransportFailure):
             call = self.calls[message.request_id]
             if isinstance(message.error, OutcomeUnknown):
-                assert call.runs, "it may have been done"
-                assert not call.repeatable, "it could have been repeated"
+                assert call.runs, "it was never sent"
+                assert not call.repeatable, "it may be repeated"
             self.settle(message.request_id, "failure")
 
     def settle(self, request_id: Any, outcome: str) -> None:
