@@ -15,6 +15,8 @@ from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.serving.server import ICON, MOVED, ScriptedServer, Send, elsewhere
 from trio_mcp.conformance.transcript.events import Kind, Sender
 from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream
+from trio_mcp.conformance.wires.notes import TooMuch
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.guard import HostGuard
 from trio_mcp.http.sse import encode_event, encode_priming_event
@@ -22,8 +24,6 @@ from trio_mcp.http.sse import encode_event, encode_priming_event
 __all__ = ["PATH", "HttpServing"]
 
 PATH: Final = "/mcp"
-MAX_BODY: Final = 16 * 1024 * 1024
-"""Bytes; chosen: more than any client sends to a server with tools as small as these."""
 RETRY: Final = 0.01
 """Seconds after which a client is asked to resume a stream that was cut (chosen: no example should wait for it)."""
 QUIET_TURNS: Final = ("plain", "error", "extra", "gone")
@@ -45,30 +45,6 @@ class _Session:
     id: str
     server: ScriptedServer
     owed: dict[str, list[Any]] = attrs.Factory(dict)
-
-
-@attrs.define(eq=False)
-class _Wire:
-    """A TCP connection, as far as h11 has read it."""
-
-    stream: trio.abc.Stream
-    h11: h11.Connection = attrs.Factory(lambda: h11.Connection(h11.SERVER))
-
-    async def next_event(self) -> Any:
-        while (event := self.h11.next_event()) is h11.NEED_DATA:
-            # Empty bytes tell h11 of the end: between two requests that is an event, within one an error.
-            self.h11.receive_data(bytes(await self.stream.receive_some()))
-        return event
-
-    async def send(self, *events: Any) -> None:
-        data = b"".join(self.h11.send(event) or b"" for event in events)
-        await self.stream.send_all(data)
-
-    async def until_left(self) -> None:
-        """Wait until the client closes the connection."""
-        # What the client sends ahead is kept for h11, not dropped: it may be the next request on this connection.
-        while data := await self.stream.receive_some():
-            self.h11.receive_data(bytes(data))
 
 
 class HttpServing:
@@ -93,35 +69,22 @@ class HttpServing:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Serve a TCP connection until it ends."""
-        wire = _Wire(stream)
+        wire = H11Stream(stream)
         async with stream:
             try:
-                while True:
-                    request = await wire.next_event()
-                    # The client has closed the connection between two requests, as it may at any time (RFC 9112,
-                    # section 9.5).
-                    if not isinstance(request, h11.Request):
+                while (request := await wire.next_request()) is not None:
+                    await self._respond(wire, *request)
+                    if not wire.next_cycle():
                         return
-                    body = bytearray()
-                    while isinstance(part := await wire.next_event(), h11.Data):
-                        body += part.data
-                        if len(body) > MAX_BODY:
-                            return
-                    await self._respond(wire, request, bytes(body))
-                    # One side wants the connection closed, by a header or by its version of HTTP: no further request
-                    # may come on it (RFC 9112, section 9.3).
-                    if wire.h11.our_state is not h11.DONE or wire.h11.their_state is not h11.DONE:
-                        return
-                    wire.h11.start_next_cycle()
-            # The client has left, or does not speak HTTP, in which case its bytes are noted below.
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+            # The client has left, or has sent far too much.
+            except (*GONE, TooMuch):
                 return
             except h11.RemoteProtocolError as exc:
                 self._tape.note("text", "client", text=str(exc).encode(), what="not HTTP")
 
     # --- one exchange -------------------------------------------------------------------------------------------------
 
-    async def _respond(self, wire: _Wire, request: h11.Request, body: bytes) -> None:
+    async def _respond(self, wire: H11Stream, request: h11.Request, body: bytes) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
         if self._guard is not None and self._guard.check(Headers(request.headers)) is not None:
@@ -270,7 +233,7 @@ class _Place:
     """Where the response to an HTTP request is written, and noted."""
 
     tape: Tape
-    wire: _Wire
+    wire: H11Stream
     number: int
     exchange: int
 
@@ -325,17 +288,14 @@ class _Place:
 
             async def watch() -> None:
                 nonlocal left
-                try:
-                    await self.wire.until_left()
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    pass
+                await self.wire.until_left()
                 left = True
                 nursery.cancel_scope.cancel("the client has left")
 
             nursery.start_soon(watch)
             try:
                 await produce(send)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+            except GONE:
                 left = True
             # The other task reads, and would wait for a client that has no reason to send or to leave.
             nursery.cancel_scope.cancel()

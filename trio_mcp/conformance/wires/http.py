@@ -20,6 +20,7 @@ from trio_mcp.conformance.rules.history import is_request
 from trio_mcp.conformance.steps import Headers, Http
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
+from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
 from trio_mcp.conformance.wires.lines import reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
 from trio_mcp.conformance.wires.wire import OpenWire
@@ -37,7 +38,6 @@ from trio_mcp.http.headers import (
     encode_value,
 )
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
-from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.types import meta
@@ -72,9 +72,6 @@ ENDPOINT_TIMEOUT: Final = 10.0
 
 EMPTY: Final = 3
 """Responses without an event after which a stream is not resumed any more (chosen)."""
-
-HEAD_SIZE: Final = 256 * 1024
-"""Bytes that the head of a response may have (chosen)."""
 
 # The first revision with the header (2025-06-18, changelog).
 _VERSION_HEADER_SINCE: Final = "2025-06-18"
@@ -504,20 +501,26 @@ class HttpWire:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the server may have responded before it has read all; so the response is read in any case
             exchange.written.set()
-            parser = _parser(exchange.method)
+            reader = response_reader(stream, exchange.method, count=self.notes.count)
             try:
-                reason = await self._read(exchange, parser, stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                reason = await self._read(exchange, reader)
+            except GONE as exc:
                 reason = f"the connection broke: {exc.__cause__ or exc}"
             except h11.RemoteProtocolError as exc:
-                reason = self._not_http(exchange, str(exc))
+                # For a connection that ends before the response, h11 has no word about what came, which shows the other
+                # protocol.
+                if not reader.has_ended or exchange.status:
+                    reason = self._not_http(exchange, str(exc))
+                elif seen := reader.unread:
+                    reason = self._not_http(exchange, f"it sent {seen[:40]!r}")
+                else:
+                    reason = "it closed the connection"
             # A server may close a connection at any time between two requests; that was no answer to this one.
             if reason and reused is not None and not exchange.status:
                 await trio.aclose_forcefully(stream)
                 continue
-            # h11 leaves `DONE` where a header says `close`. Bytes after the response would be taken for the beginning
-            # of the next one.
-            if not reason and parser.our_state is parser.their_state is h11.DONE and not parser.trailing_data[0]:
+            # Bytes after the response would look like the beginning of the next one.
+            if not reason and reader.is_done and not reader.unread:
                 exchange.stream = None
                 self._idle.append((stream, trio.current_time()))
             return reason
@@ -537,21 +540,12 @@ class HttpWire:
             self.notes.close("server", f"{self._server.name} does not speak HTTP: {problem}")
         return f"this is not HTTP: {problem}"
 
-    async def _read(self, exchange: _Exchange, parser: h11.Connection, stream: trio.abc.Stream) -> str:
+    async def _read(self, exchange: _Exchange, reader: H11Stream) -> str:
         body = bytearray()
         events: EventSplitter | None = None
-        while True:  # noqa: ASYNC913 - without events it reads
-            event = parser.next_event()
-            if event is h11.NEED_DATA:
-                data = await stream.receive_some(CHUNK)
-                self.notes.count(len(data))
-                # Handed to h11, this end would be an error without a word about what came before, which shows the other
-                # protocol.
-                if not data and not exchange.status:
-                    seen = parser.trailing_data[0]
-                    return self._not_http(exchange, f"it sent {seen[:40]!r}") if seen else "it closed the connection"
-                parser.receive_data(bytes(data))
-            elif isinstance(event, h11.Response):
+        while True:
+            event = await reader.next_event()
+            if isinstance(event, h11.Response):
                 events = EventSplitter() if self._begin(exchange, event) else None
             elif isinstance(event, h11.Data) and events is not None:
                 for data, facts in events.feed(event.data):
@@ -733,14 +727,3 @@ def _meta(message: Any) -> dict[str, Any]:
 def _clean(text: str) -> bytes:
     """Return a part of a header as it is sent: a line end in it would begin a header of its own."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")
-
-
-def _parser(method: str) -> h11.Connection:
-    """Return a parser of the response to a request, which was written without it."""
-    # h11 needs to know of a request before it reads a response. It would have refused to write those that are wrong on
-    # purpose, so it never saw them.
-    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_SIZE)
-    # Only HEAD makes a difference to what comes back.
-    parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
-    parser.send(h11.EndOfMessage())
-    return parser

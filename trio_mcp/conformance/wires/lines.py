@@ -7,17 +7,17 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import trio
 import trio.testing
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.targets import Servable
-from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
-from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.wire import OpenWire
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch
+from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.sockets.client import open_socket
@@ -37,7 +37,7 @@ SERVER_GRACE = 2.0
 """Seconds that a server in memory gets to end."""
 
 
-class LinesWire:
+class LinesWire(MessageWire):
     """A wire over a byte stream.
 
     Attributes:
@@ -53,27 +53,9 @@ class LinesWire:
         self._sending = trio.Lock()
         self._sent = LineSplitter()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has ended the connection."""
-        return self.notes.is_open
-
-    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
-        """Send a JSON value as a line."""
-        await self._write([to_text(message) + b"\n"])
-
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a line, or as it is."""
         await self._write([text + b"\n" for text in texts] if framed else texts)
-
-    async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP."""
-        await trio.lowlevel.checkpoint()
-
-    async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request with a notification."""
-        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
-        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection."""
@@ -90,10 +72,6 @@ class LinesWire:
         if how == "reset":
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
-
-    async def resume(self, which: int) -> None:
-        """Do nothing: a stream of lines can't be resumed."""
-        await trio.lowlevel.checkpoint()
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
         # Several tasks send. Pieces of one must not come in between those of another, and Trio raises

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import LinkFactory
-from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
-from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.wire import OpenWire
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
+from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
 from trio_mcp.link import Link
@@ -21,7 +21,7 @@ from trio_mcp.link import Link
 __all__ = ["link_wire"]
 
 
-class LinkWire:
+class LinkWire(MessageWire):
     """A wire over a link, which carries only what is a message.
 
     Attributes:
@@ -35,15 +35,6 @@ class LinkWire:
         self.number = number
         self.notes = Notes(tape, number, self.transport)
         self._link = link
-
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has closed the link."""
-        return self.notes.is_open
-
-    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
-        """Send a JSON value, if it is a message."""
-        await self.write([to_text(message)])
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text that is a message."""
@@ -68,15 +59,6 @@ class LinkWire:
             except trio.TooSlowError:
                 self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
 
-    async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP."""
-        await trio.lowlevel.checkpoint()
-
-    async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request with a notification."""
-        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
-        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """Close the link; ``half`` closes only what is sent."""
         if how == "half":
@@ -86,10 +68,6 @@ class LinkWire:
             self.notes.close("client", how)
             await self._link.read.aclose()
         await self._link.write.aclose()
-
-    async def resume(self, which: int) -> None:
-        """Do nothing: what a link resumes is its own business."""
-        await trio.lowlevel.checkpoint()
 
     async def read(self) -> None:
         """Note all that comes, until the end: a task of its own."""

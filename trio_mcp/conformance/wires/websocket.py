@@ -23,11 +23,11 @@ from wsproto.events import (
 )
 
 from trio_mcp._nursery import background_nursery, closing
-from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.lines import reset
-from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.wire import OpenWire
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
+from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.lines import CHUNK
@@ -45,7 +45,7 @@ GOODBYE_TIMEOUT: Final = 1.0
 """Seconds for the target to answer a close frame (chosen)."""
 
 
-class WebSocketWire:
+class WebSocketWire(MessageWire):
     """A wire over a WebSocket.
 
     Attributes:
@@ -64,15 +64,6 @@ class WebSocketWire:
         self._protocol = protocol
         self._sending = trio.Lock()
         self._ended = trio.Event()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has ended the connection."""
-        return self.notes.is_open
-
-    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
-        """Send a JSON value as a text frame."""
-        await self.write([to_text(message)])
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a text frame; or all of them as one message, in a frame each.
@@ -95,15 +86,6 @@ class WebSocketWire:
                 frames += frame
             await self._send(b"".join(texts), frames)
 
-    async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP any more."""
-        await trio.lowlevel.checkpoint()
-
-    async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request with a notification."""
-        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
-        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection: with a close frame, a reset, or only what is sent."""
         if how == "half":
@@ -121,10 +103,6 @@ class WebSocketWire:
             self.notes.close("client", how)
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
-
-    async def resume(self, which: int) -> None:
-        """Do nothing: a WebSocket can't be resumed."""
-        await trio.lowlevel.checkpoint()
 
     async def _say_goodbye(self, reason: str) -> None:
         if self.is_open:
