@@ -51,7 +51,7 @@ from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.client.sending import incoming
 from trio_mcp.http.framing import MAX_FRAMING
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.middleware import Caching, RateLimit
@@ -81,7 +81,7 @@ FAILOVER = "trio_mcp.client.failover."
 OF_HTTP: Any = completed(HttpSettings, {})
 OF_SOCKETS: Any = completed(SocketSettings, {})
 
-CONFIG = configured("127.0.0.1", 0)
+CONFIG = QuietConfig()
 OPTIONS = SessionOptions()
 
 # By the first cell of each row.
@@ -218,9 +218,7 @@ STATED = {
         OF_HTTP["max_request_bytes"]
     ),
     "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
-    "bytes of the head of an HTTP/1.1 request, its target and fields": configured(
-        "127.0.0.1", 0
-    ).h11_max_incomplete_size,
+    "bytes of the head of an HTTP/1.1 request, its target and fields": QuietConfig().h11_max_incomplete_size,
     "heads of HTTP requests that a server remembers, and again its runner h11 or httptools": constant(
         "MAX_SEEN", "trio_mcp.http.runner"
     ),
@@ -340,7 +338,7 @@ IN_WORDS = {
 
 ELSEWHERE = {
     "host": default(Server.serve_http, "host"),
-    "config.keep_alive_timeout": configured("127.0.0.1", 0).keep_alive_timeout,
+    "config.keep_alive_timeout": QuietConfig().keep_alive_timeout,
 }
 """Settings in the tables that are not among `HttpSettings`."""
 

@@ -12,7 +12,7 @@ import attrs
 from trio_mcp._secrets import mask_text
 from trio_mcp.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
 from trio_mcp.bench.ladder import Bench, Ended
-from trio_mcp.bench.plan import Terms
+from trio_mcp.bench.plan import BenchTerms
 
 __all__ = [
     "BUSY",
@@ -134,7 +134,7 @@ class BenchReport:
     """
 
     servers: tuple[Measured, ...]
-    terms: Terms
+    terms: BenchTerms
     tools: tuple[ToolFigures, ...]
     ratios: tuple[Ratio, ...]
     notes: tuple[str, ...]

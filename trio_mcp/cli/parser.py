@@ -314,7 +314,7 @@ ANSWERS = (
     ),
     Argument("--sample", metavar="TEXT", help="what to say for a language model, if the server asks for one"),
 )
-# Options of `bench`. The defaults of what a library would also need are those of `Terms`, which imports more.
+# Options of `bench`. The defaults of what a library would also need are those of `BenchTerms`, which imports more.
 BENCHING = (
     Argument(
         "--tool",

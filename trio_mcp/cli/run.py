@@ -140,10 +140,10 @@ def _address(given: dict[str, Any]) -> dict[str, Any]:
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
         # The runner's own check, before anything is opened, so that a wrong port is reported as a usage error.
-        from trio_mcp.http.runner.settings import configured
+        from trio_mcp.http.runner.settings import settings_at
 
         try:
-            configured(**{"host": "127.0.0.1", "port": 0, **address})
+            settings_at(**{"host": "127.0.0.1", "port": 0, **address})
         except (TypeError, ValueError) as exc:
             raise Exit(str(exc)) from None
     return address

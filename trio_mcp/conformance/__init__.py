@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from trio_mcp.conformance.outcomes import Preview as Preview
     from trio_mcp.conformance.outcomes import Progress as Progress
     from trio_mcp.conformance.plugin import conformance_tests as conformance_tests
-    from trio_mcp.conformance.rules.history import Asked as Asked
     from trio_mcp.conformance.rules.history import Connection as Connection
     from trio_mcp.conformance.rules.history import Exchange as Exchange
     from trio_mcp.conformance.rules.history import History as History
+    from trio_mcp.conformance.rules.history import RecordedRequest as RecordedRequest
     from trio_mcp.conformance.rules.model import Rule as Rule
     from trio_mcp.conformance.rules.model import Verdict as Verdict
     from trio_mcp.conformance.rules.model import broken as broken

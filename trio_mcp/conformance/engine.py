@@ -23,14 +23,14 @@ from trio_mcp.conformance.options import ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.conformance.plans.moves.model import Move
-from trio_mcp.conformance.plans.shrink import Shown, Shrinker
+from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker
 from trio_mcp.conformance.plans.source import Source
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule
-from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, Runner, Terms, is_virtual
-from trio_mcp.conformance.steps import Ask, Await, NextPage, Plan
+from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, CheckTerms, PlanRunner, is_virtual
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Plan
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.usage import Usage, grown, usage_of
 from trio_mcp.conformance.wires.targets import WireTarget, open_wire_for
@@ -46,7 +46,7 @@ CHUNK: Final = 10
 PATIENCE: Final = 4
 """How many times the deadline an example may take, before its connection is given up (chosen)."""
 
-PLAIN: Final = (Ask, Await, NextPage)
+PLAIN: Final = (Ask, AwaitResponses, NextPage)
 PROBES: Final = 10
 """An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
@@ -128,7 +128,7 @@ class Check:
         self._dead = self._floods = self._traffic = 0
         self._undecided: list[str] = []
         self._deaths: list[str] = []
-        self._terms = Terms(given["deadline"], given["connect_timeout"], rate=given["rate"])
+        self._terms = CheckTerms(given["deadline"], given["connect_timeout"], rate=given["rate"])
         self._life: _Life | None = None
         self._virtual = False
         self._usage: tuple[Usage, Usage] | None = None
@@ -170,11 +170,10 @@ class Check:
             TransportError: If it can't be reached, or does not answer as it must.
             NegotiationError: If it speaks none of the revisions, or not one that was asked for.
         """
-
         options, wanted = self._options, self._options["revisions"]
 
-        async def met(revision: str, terms: Terms) -> Facts:
-            runner = Runner(self._open_wire, revision, terms)
+        async def met(revision: str, terms: CheckTerms) -> Facts:
+            runner = PlanRunner(self._open_wire, revision, terms)
             async with runner.connected():
                 return await discover(runner, allow_writes=options["allow_writes"], tools=options["tools"])
 
@@ -183,9 +182,9 @@ class Check:
         else:
             found, refusals = [], []
             began = clock.perf_counter()
-            # The newest first, each on a connection of its own: a client that does not support the version that it is
-            # answered with should disconnect (`basic/lifecycle`, Version Negotiation). This era first, as its handshake
-            # shows how fast the target starts.
+            # The newest revision comes first. Each has its own connection: a client that does not support the version
+            # in the response should disconnect (`basic/lifecycle`, Version Negotiation). This era comes before the
+            # modern one because its handshake shows how fast the target starts.
             for revision in reversed(LEGACY_REVISIONS):
                 try:
                     found.append(await met(revision, self._terms))
@@ -198,11 +197,11 @@ class Check:
             try:
                 found.append(await met(LATEST_MODERN, terms))
             except (NegotiationError, TransportError):
-                # Every legacy revision has refused by now. The first refusal is told, as most servers are of that era:
-                # silence in answer to `server/discover` would say less.
+                # Every legacy revision has refused by now. The first refusal is reported, as most servers are of that
+                # era: that `server/discover` got no response would say less.
                 if not found:
                     raise refusals[0] from None
-        # Over all revisions, as a server may offer a tool in one of them only.
+        # A server may offer a tool in one revision only.
         tools = {name for facts in found for name in facts.tools}
         if unknown := set(options["tools"]) - tools:
             raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
@@ -332,7 +331,7 @@ class Check:
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
-    def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
+    def _without_slow(self, facts: Facts, runner: PlanRunner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._terms.patience:g} s")
         runner.slow.clear()
@@ -366,8 +365,8 @@ class Check:
         )
 
     @contextlib.asynccontextmanager
-    async def _connected(self, revision: str) -> AsyncIterator[Runner]:
-        runner = Runner(self._open_wire, revision, self._terms)
+    async def _connected(self, revision: str) -> AsyncIterator[PlanRunner]:
+        runner = PlanRunner(self._open_wire, revision, self._terms)
         async with runner.connected():
             # Each connection lists for itself: rules look up tools and their schemas among what was listed on the same
             # connection.
@@ -419,7 +418,7 @@ class Check:
             self._latencies.append(seconds)
             life.is_unsure = False
 
-    def _take_undecided(self, runner: Runner) -> None:
+    def _take_undecided(self, runner: PlanRunner) -> None:
         self._undecided += runner.undecided
         runner.undecided.clear()
 
@@ -503,7 +502,7 @@ class Check:
             if example not in numbers:
                 continue
             place = numbers.index(example)
-            shown = Shown(life.plans[place][1], best.transcript, found.verdict)
+            shown = ShownRun(life.plans[place][1], best.transcript, found.verdict)
             failure = await shrinker.shrink(shown, [plan for _, plan in life.plans[:place]], facts.revision, example)
             # The first result replaces what was only seen, as it tells how often it was run again in vain. Later ones
             # count only if they show the fault.
@@ -607,7 +606,7 @@ class Check:
 class _Life:
     """One connection and the examples that ran over it."""
 
-    runner: Runner
+    runner: PlanRunner
     judging: Judging
     plans: list[tuple[int, Plan]] = attrs.Factory(list)
     judged: int = 0

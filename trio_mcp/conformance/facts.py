@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.conformance.rules.history import LISTS
-from trio_mcp.conformance.run import Runner, Talk
+from trio_mcp.conformance.run import PlanRunner, Talk
 from trio_mcp.errors import TransportError
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
 from trio_mcp.types import meta
@@ -122,7 +122,7 @@ _LISTED = {
 }
 
 
-async def discover(runner: Runner, *, allow_writes: bool = False, tools: Collection[str] = ()) -> Facts:
+async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Collection[str] = ()) -> Facts:
     """Ask a server what it offers, after the handshake.
 
     Args:
@@ -173,7 +173,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-async def _listed(runner: Runner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
+async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
     """Return the items of a list by name, how many pages it has, and what went wrong."""
     field, key = LISTS[method]
     found: dict[str, Any] = {}

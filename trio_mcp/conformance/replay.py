@@ -12,9 +12,16 @@ import trio
 from trio_mcp.conformance.facts import discover
 from trio_mcp.conformance.plans.plan_files import PlanFile
 from trio_mcp.conformance.rules.catalogue import RULES, judge
-from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.history import (
+    Connection,
+    History,
+    RecordedRequest,
+    is_notification,
+    is_request,
+    is_response,
+)
 from trio_mcp.conformance.rules.model import Rule, Verdict
-from trio_mcp.conformance.run import Runner, Terms
+from trio_mcp.conformance.run import CheckTerms, PlanRunner
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.files import Transcript, TranscriptError
 from trio_mcp.conformance.transcript.tape import Tape
@@ -75,7 +82,7 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
     """
     if (rule := RULES.get(file.rule)) is None:
         raise TranscriptError(f"there is no rule {file.rule!r} in this version of trio-mcp")
-    runner = Runner(open_wire, file.revision, Terms(deadline))
+    runner = PlanRunner(open_wire, file.revision, CheckTerms(deadline))
     async with runner.connected():
         await discover(runner)
         since = len(runner.tape.events)
@@ -217,15 +224,15 @@ class _Replay:
     def _is_open(self, number: int) -> bool:
         return number in self._wires and self._wires[number].is_open
 
-    def _request(self, number: int, place: int) -> Asked | None:
+    def _request(self, number: int, place: int) -> RecordedRequest | None:
         connection = self._live.connections.get(number)
         return connection.requests[place] if connection and place < len(connection.requests) else None
 
-    def _question(self, number: int, place: int) -> Asked | None:
+    def _question(self, number: int, place: int) -> RecordedRequest | None:
         connection = self._live.connections.get(number)
         return connection.questions[place] if connection and place < len(connection.questions) else None
 
-    def _learn(self, before: Asked, live: Asked | None) -> None:
+    def _learn(self, before: RecordedRequest, live: RecordedRequest | None) -> None:
         """Learn what the server has made up: what a client gives back must be what it gets this time."""
         then, now = before.result, None if live is None else live.result
         if then is None or now is None:
@@ -300,7 +307,7 @@ def _differences(before: History, now: History) -> Iterable[str]:
                 yield f"{asked.method} #{asked.id}: {then} before, {today} now"
 
 
-def _kind(asked: Asked) -> str:
+def _kind(asked: RecordedRequest) -> str:
     if not asked.answers:
         return "no response"
     if asked.error is not None:

@@ -19,7 +19,7 @@ from trio_mcp.conformance.answers import answer_to, capabilities_of, response_to
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.conformance.steps import (
     Ask,
-    Await,
+    AwaitResponses,
     Break,
     Cancel,
     Continue,
@@ -49,10 +49,10 @@ __all__ = [
     "LAST_WAIT",
     "MOST_EVENTS",
     "STYLES",
-    "Runner",
+    "CheckTerms",
+    "PlanRunner",
     "Sent",
     "Talk",
-    "Terms",
     "is_virtual",
 ]
 
@@ -101,7 +101,7 @@ def is_virtual() -> bool:
 
 
 @attrs.frozen
-class Terms:
+class CheckTerms:
     """What holds for every connection of a check.
 
     Attributes:
@@ -360,7 +360,7 @@ def _subscription(message: dict[str, Any]) -> Any:
     return id_key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
 
 
-class Runner:
+class PlanRunner:
     """Runs plans over connections to one target.
 
     Attributes:
@@ -376,10 +376,10 @@ class Runner:
             runner does not look at what has come.
     """
 
-    def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
+    def __init__(self, open_wire: OpenWire, revision: str, terms: CheckTerms | None = None) -> None:
         self.tape = Tape(MOST_EVENTS)
         self.revision = revision
-        self.terms = Terms() if terms is None else terms
+        self.terms = CheckTerms() if terms is None else terms
         self.talks: list[Talk] = []
         self.longest_pause = math.inf
         self.is_virtual = is_virtual()
@@ -694,7 +694,7 @@ class Runner:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     async def _do(self, step: Step) -> None:
-        if isinstance(step, Await):
+        if isinstance(step, AwaitResponses):
             await self.settle()
         elif isinstance(step, Pause):
             # Not a sleep: the server's questions are answered meanwhile.

@@ -1,20 +1,22 @@
 """Serving a run of a server over HTTP."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 from urllib.parse import urlsplit
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import ServerLimits, configured
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
 from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import Run, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
+
+if TYPE_CHECKING:  # only a caller that passes one needs hypercorn
+    from hypercorn.config import Config
 
 __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
 
@@ -34,8 +36,8 @@ class ServeSettings(HttpSettings, total=False):
             ``bind`` replaces ``host`` and ``port``.
     """
 
-    options: Annotated[HttpOptions | None, Setting()]
-    config: Annotated[Config | None, Setting()]
+    options: Annotated[HttpOptions | None, Default()]
+    config: Annotated["Config | None", Default()]
 
 
 class RunSettings(ServeSettings, total=False):
@@ -57,11 +59,16 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
     config = settings.pop("config", None)
     options = HttpOptions(settings.pop("options", None), **settings)  # type: ignore[misc]  # the rest: HttpSettings
     if config is None:
-        config = configured(host, port)
+        runner_settings = settings_at(host, port)
         if (auth := options.settings["auth"]) is not None:
             check_resource(auth.resource, host, port, options)
+    else:
+        # Only now: a server without a Config does without hypercorn.
+        from trio_mcp.http.runner.hypercorn.settings import settings_from  # noqa: ASYNC127 - as above
+
+        runner_settings = settings_from(config)
     async with server.open_run() as run, open_app(run, options) as app:
-        await _serve(app, run, config, shutdown, task_status)
+        await _serve(app, run, runner_settings, shutdown, task_status)
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
@@ -93,7 +100,7 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
 async def _serve(
     app: HttpApp,
     run: Run,
-    config: Config,
+    runner_settings: ServerSettings,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
 ) -> None:
@@ -128,7 +135,7 @@ async def _serve(
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
             await serve_asgi(
                 app,
-                config,
+                runner_settings,
                 runner=settings["runner"],
                 limits=limits,
                 shutdown=end,

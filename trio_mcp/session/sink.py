@@ -10,7 +10,7 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 __all__ = ["Owner", "SessionSink", "Sink"]
 
 # Implemented by `Outbox` for a link, by the `Router` of a legacy session over HTTP, and by the exchange of a modern
-# POST (docs/design.md, "The path of a call"). A session doesn't know which one it has.
+# POST (docs/design/sessions.md). A session doesn't know which one it has.
 
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 """The request that a message belongs to; once the request is cancelled, the message need not be sent."""

@@ -12,7 +12,7 @@ from trio_mcp._checks import check_count, check_seconds
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp._platform import AF_UNIX
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.link import Link
 from trio_mcp.sockets.listening import keep_alive, peer_credentials
 from trio_mcp.sockets.stream_link import Terms, link_on_terms
@@ -52,20 +52,18 @@ class SocketSettings(TypedDict, total=False):
 
     Attributes:
         max_message_size: The longest line accepted from a client, in bytes; a longer one is refused and skipped.
-            4 MiB by default.
         head_timeout: Seconds for a TLS handshake and the client's first message, from the beginning of the connection.
-            5 by default.
-        max_connections: How many connections may be open at once; further ones are closed. 1000 by default.
-        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full. 30 by default.
-        grace: Seconds that requests under way are given when the server ends. 5 by default.
+        max_connections: How many connections may be open at once; further ones are closed.
+        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full.
+        grace: Seconds that requests under way are given when the server ends.
     """
 
     # The same as over HTTP; docs/reference/limits.md has a table of all bounds.
-    max_message_size: Annotated[int, Setting(4 * 1024 * 1024, check_count)]
-    head_timeout: Annotated[float, Setting(5.0, check_seconds)]
-    max_connections: Annotated[int, Setting(1000, check_count)]
-    write_timeout: Annotated[float, Setting(30.0, check_seconds)]
-    grace: Annotated[float, Setting(5.0, check_seconds)]
+    max_message_size: Annotated[int, Default(4 * 1024 * 1024, check_count)]
+    head_timeout: Annotated[float, Default(5.0, check_seconds)]
+    max_connections: Annotated[int, Default(1000, check_count)]
+    write_timeout: Annotated[float, Default(30.0, check_seconds)]
+    grace: Annotated[float, Default(5.0, check_seconds)]
 
 
 async def serve_listeners(

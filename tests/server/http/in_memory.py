@@ -15,6 +15,7 @@ from hypercorn.config import Config
 
 from tests.server.http.runners import chosen
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.runner.hypercorn.settings import settings_from
 from trio_mcp.http.runner.serving import MAKERS, Runner
 from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.runner.wire import Wire
@@ -91,7 +92,7 @@ async def over_memory(
     theirs: Any = half
     if tls is not None:
         theirs = trio.SSLStream(Pipe(half), tls, server_side=True, https_compatible=True)
-    http = MAKERS[chosen.runner()](app, config, ServerLimits(write_timeout=write_timeout))
+    http = MAKERS[chosen.runner()](app, settings_from(config), ServerLimits(write_timeout=write_timeout))
     connection = http.connect(theirs)
     with trio.fail_after(600):  # longer than any deadline of a connection
         async with background_nursery() as background, trio.open_nursery() as nursery:

@@ -14,7 +14,7 @@ from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing.answers import Answer
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.settings import settings_at
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 
 __all__ = ["Application", "served"]
@@ -93,7 +93,7 @@ async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
     async with background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
-            await serve_asgi(app, configured(host, port), runner="h11", task_status=task_status)
+            await serve_asgi(app, settings_at(host, port), runner="h11", task_status=task_status)
 
         urls: list[str] = await start(nursery, serve)
         yield urls[0]

@@ -14,7 +14,7 @@ from hypothesis.errors import Unsatisfiable
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import Move
 from trio_mcp.conformance.run import STYLES
-from trio_mcp.conformance.steps import Ask, Await, Break, Open, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Step
 from trio_mcp.testing.strategies.drawing import draws
 
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
@@ -230,7 +230,7 @@ class Source:
             (queue,) = self._random.choices(queues, [len(queue) for queue in queues])
             step = queue.popleft()
             # Waiting for all twice in a row is the same as once.
-            if not (isinstance(step, Await) and mixed and isinstance(mixed[-1], Await)):
+            if not (isinstance(step, AwaitResponses) and mixed and isinstance(mixed[-1], AwaitResponses)):
                 mixed.append(step)
         return mixed
 

@@ -14,13 +14,13 @@ from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.headers import MAX_URL, Headers
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 
-__all__ = ["Guard"]
+__all__ = ["RecorderGuard"]
 
 MAX_ENDPOINTS: Final = 1000
 """Endpoints of HTTP+SSE that are remembered; beyond it, the oldest is forgotten. Chosen: one for each client."""
 
 
-class Guard:
+class RecorderGuard:
     """A check of the requests to a recorder.
 
     Args:

@@ -16,7 +16,7 @@ import attrs
 import h11
 import trio
 
-from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
@@ -62,7 +62,7 @@ class HttpRecorder:
         # Whether a request without a session was accepted: only then does a second handshake mean a second client.
         self._plain_served = False
         self._query = parts.query
-        self.guard = Guard(target.url)
+        self.guard = RecorderGuard(target.url)
 
     async def serve(self, client: trio.SocketStream) -> None:
         """Serve one connection of a client, until its end."""
@@ -220,7 +220,7 @@ class _Exchange:
 class _Reader:
     """Notes the body of a response."""
 
-    def __init__(self, notes: Notes, number: int, guard: Guard) -> None:
+    def __init__(self, notes: Notes, number: int, guard: RecorderGuard) -> None:
         self._notes = notes
         self._number = number
         self._guard = guard

@@ -20,7 +20,7 @@ from trio_websocket import (
     open_websocket_url,
 )
 
-from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.events import Sender
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.notes import LONGEST, Notes
@@ -35,7 +35,7 @@ _NEVER_SENT = frozenset({1005, 1006, 1015})
 async def record_websocket(target: HttpServerParameters, listeners: list[trio.SocketListener], tape: Tape) -> None:
     """Pass on what comes over WebSockets on a local port to a server, until cancelled."""
     numbers = itertools.count()
-    guard = Guard(target.url)
+    guard = RecorderGuard(target.url)
 
     async def serve(request: WebSocketRequest) -> None:
         # trio-websocket does not tell the Host. A page whose name was made to lead here is known by its Origin, which

@@ -16,7 +16,7 @@ from trio_mcp.conformance.report.view import (
     STATUSES,
     Coverage,
     Section,
-    Shown,
+    ShownEvent,
     clean,
     counted,
     coverage,
@@ -150,7 +150,7 @@ def _failure(outcome: Outcome) -> list[str]:
     ]
 
 
-def _exchange(prologue: list[Shown], rest: list[Shown], name: str) -> list[str]:
+def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> list[str]:
     # The prologue is drawn only if it broke the rule itself.
     whole = prologue + rest
     drawn = whole if any(each.is_bad for each in prologue) else rest

@@ -25,7 +25,7 @@ __all__ = [
     "STATUSES",
     "Coverage",
     "Section",
-    "Shown",
+    "ShownEvent",
     "clean",
     "counted",
     "coverage",
@@ -219,7 +219,7 @@ def _number(count: int, one: str, many: str) -> str:
 
 
 @attrs.frozen
-class Shown:
+class ShownEvent:
     """An event, as it is shown.
 
     Attributes:
@@ -237,12 +237,12 @@ class Shown:
     is_bad: bool = False
 
 
-def transcript_of(failure: Failure) -> tuple[list[Shown], list[Shown]]:
+def transcript_of(failure: Failure) -> tuple[list[ShownEvent], list[ShownEvent]]:
     """Return the events of a failure: those of its prologue, and those that matter."""
     return shown(failure.transcript, failure.at)
 
 
-def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown]]:
+def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[ShownEvent]]:
     """Return the events of a transcript as they are shown: those before its first example, and the rest.
 
     Args:
@@ -260,9 +260,9 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown
     return found[:first], found[first:]
 
 
-def folded(events: Sequence[Shown]) -> list[Shown]:
+def folded(events: Sequence[ShownEvent]) -> list[ShownEvent]:
     """Return events with the standard error of each connection in one line, where the first line of it was."""
-    said: dict[int, list[Shown]] = {}
+    said: dict[int, list[ShownEvent]] = {}
     for each in events:
         if _is_stderr(each):
             said.setdefault(each.event.connection, []).append(each)
@@ -276,7 +276,7 @@ def folded(events: Sequence[Shown]) -> list[Shown]:
     return found
 
 
-def _is_stderr(shown: Shown) -> bool:
+def _is_stderr(shown: ShownEvent) -> bool:
     return shown.event.facts.get("what") == "stderr" and not shown.is_bad
 
 
@@ -285,10 +285,10 @@ def problem_of(outcome: Outcome) -> str:
     return "" if outcome.failure is None else clean(mask_text(outcome.failure.problem))
 
 
-def _shown(event: Event, began: float, is_bad: bool) -> Shown:
+def _shown(event: Event, began: float, is_bad: bool) -> ShownEvent:
     label, detail = _described(event)
     # Shortened first: the message may have megabytes, and an escape takes up to ten characters.
-    return Shown(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
+    return ShownEvent(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
 
 def _described(event: Event) -> tuple[str, str]:

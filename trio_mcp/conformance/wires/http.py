@@ -167,7 +167,7 @@ class _Exchange:
         return not self.answered and is_request(self.message)
 
 
-class HttpWire:
+class StreamableHttpWire:
     """A wire to a server over Streamable HTTP: one client, whose exchanges may use several connections.
 
     Attributes:
@@ -610,7 +610,7 @@ class HttpWire:
                     self._shared.tools[tool["name"]] = parameter_headers(tool.get("inputSchema"))
 
 
-class SseWire(HttpWire):
+class SseWire(StreamableHttpWire):
     """A wire over HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, and a POST for each message."""
 
     transport = "sse"
@@ -664,11 +664,11 @@ def http_wire(
     shared = _Shared()
 
     @contextlib.asynccontextmanager
-    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[HttpWire]:
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[StreamableHttpWire]:
         # Tried at once: a server that is not there must be an error here, not in the first request.
         await trio.aclose_forcefully(await server.connect())
         # A list, since the wire needs the nursery, and the nursery what ends the wire.
-        wires: list[HttpWire] = []
+        wires: list[StreamableHttpWire] = []
 
         async def leave() -> None:
             for wire in wires:
@@ -684,7 +684,7 @@ def http_wire(
                 wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
                 await old.open()
             else:
-                wires.append(HttpWire(tape, number, revision, server, nursery, shared))
+                wires.append(StreamableHttpWire(tape, number, revision, server, nursery, shared))
             yield wires[0]
 
     return opened

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
@@ -41,7 +40,7 @@ class Wire:
 
     Args:
         stream: The stream: a socket's, or TLS over one.
-        config: The configuration, which may limit each wait for bytes.
+        read_timeout: Seconds for each wait for bytes; None for no limit.
         write_timeout: Seconds that the peer may take to read a `PIECE` once its buffers are full.
 
     Attributes:
@@ -51,11 +50,11 @@ class Wire:
 
     __slots__ = ("_deadline", "_direct", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
 
-    def __init__(self, stream: Any, config: Config, write_timeout: float) -> None:
+    def __init__(self, stream: Any, read_timeout: float | None, write_timeout: float) -> None:
         self.stream = stream
         self.tls = isinstance(stream, trio.SSLStream)
         self._direct = SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream)
-        self._patience = math.inf if config.read_timeout is None else config.read_timeout
+        self._patience = math.inf if read_timeout is None else read_timeout
         self._write_timeout = write_timeout
         # Hypercorn sends from the reader's task and from those of requests. Trio raises BusyResourceError for a second
         # sender, and what is sent piece by piece must not be mixed.

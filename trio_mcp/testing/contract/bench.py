@@ -20,12 +20,12 @@ from trio_mcp.link import Link
 
 __all__ = [
     "QUIET",
-    "Bench",
     "Broken",
     "Cut",
     "End",
     "Pair",
     "Raw",
+    "Stage",
     "descriptors",
     "number_of",
     "settled",
@@ -60,7 +60,7 @@ class End:
         link: The link.
     """
 
-    bench: Bench
+    bench: Stage
     name: str
     link: Link
 
@@ -161,7 +161,7 @@ class End:
         return None
 
 
-class Bench:
+class Stage:
     """The transport that is checked, and what the check knows about it.
 
     Attributes:
@@ -353,7 +353,7 @@ def descriptors() -> dict[Any, str]:
 
 
 def number_of(message: Incoming) -> int | None:
-    """Return the number that a message got from `Bench.number`."""
+    """Return the number that a message got from `Stage.number`."""
     content = message.result if isinstance(message, Response) else getattr(message, "params", None)
     number = content.get("n") if isinstance(content, dict) else None
     return number if isinstance(number, int) else None

@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.testing.contract.bench import Bench, End, descriptors, number_of, settled, tasks
+from trio_mcp.testing.contract.bench import End, Stage, descriptors, number_of, settled, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
 
@@ -74,7 +74,7 @@ class _Steps(trio.abc.Instrument):
         return "without a cancellation" if self.last is None else f"cancelled after {self.last} steps"
 
 
-async def _everywhere(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
+async def _everywhere(bench: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     """Run a scenario, and again with a cancellation at each of its steps, or at as many as are asked for."""
     await scenario(whole := _Steps())
     # A few more than were counted: Trio shuffles its tasks, so the next run may take longer.
@@ -88,7 +88,7 @@ async def _everywhere(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]
 
 
 @rule("Opening that is cancelled, at any step, leaves nothing running, and the next connection opens")
-async def cancel_open(bench: Bench) -> None:
+async def cancel_open(bench: Stage) -> None:
     async def scenario(steps: _Steps) -> None:
         with steps.scope:
             steps.on()
@@ -103,7 +103,7 @@ async def cancel_open(bench: Bench) -> None:
 
 
 @rule("Leaving that is cancelled, at any step, leaves nothing running, and the next connection opens")
-async def cancel_leave(bench: Bench) -> None:
+async def cancel_leave(bench: Stage) -> None:
     async def scenario(steps: _Steps) -> None:
         with steps.scope:
             try:
@@ -118,7 +118,7 @@ async def cancel_leave(bench: Bench) -> None:
     await _leaves_nothing(bench, scenario)
 
 
-async def _leaves_nothing(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
+async def _leaves_nothing(bench: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     before = [(now, now()) for now in (tasks, descriptors)]
     await scenario(_Steps())
     # What is left even without a cancellation breaks a rule of its own.
@@ -136,7 +136,7 @@ async def _leaves_nothing(bench: Bench, scenario: Callable[[_Steps], Awaitable[N
 
 
 @rule("A cancellation is not swallowed: it gets out of opening, of the block, and of a receive that waits")
-async def cancellation(bench: Bench) -> None:
+async def cancellation(bench: Stage) -> None:
     went_on = []
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -169,7 +169,7 @@ async def cancellation(bench: Bench) -> None:
 @rule(
     "Opening, sending, receiving, closing and leaving are checkpoints: other tasks run, and a cancellation is noticed"
 )
-async def checkpoints(bench: Bench) -> None:
+async def checkpoints(bench: Stage) -> None:
     from trio.testing import assert_checkpoints  # deferred: trio.testing imports pytest where it is installed
 
     without: list[str] = []
@@ -224,7 +224,7 @@ class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
 
 
 @rule("A send that is cancelled, at any step, has sent nothing; one that returns has; the link goes on")
-async def cancel_send(bench: Bench) -> None:
+async def cancel_send(bench: Stage) -> None:
     async with bench.pair() as ends:
         for source, target in ways(bench, *ends):
 
@@ -248,7 +248,7 @@ async def cancel_send(bench: Bench) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
+async def _checking(bench: Stage, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
     """Read all the while, and check that exactly what was sent arrives."""
     last = bench.note()
     arrived: list[Incoming] = []
@@ -272,7 +272,7 @@ async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming]
 
 
 @rule("A receive that is cancelled, at any step, loses nothing; the link goes on")
-async def cancel_receive(bench: Bench) -> None:
+async def cancel_receive(bench: Stage) -> None:
     async with bench.pair() as ends:
         for source, target in ways(bench, *ends):
 
@@ -299,7 +299,7 @@ async def cancel_receive(bench: Bench) -> None:
 
 
 @rule("A close that is cancelled, at any step, closes all the same")
-async def cancel_close(bench: Bench) -> None:
+async def cancel_close(bench: Stage) -> None:
     for end, half in ((0, "read"), (0, "write"), (1, "read"), (1, "write")):
         usually: tuple[bool, bool] | None = None
 
@@ -322,5 +322,5 @@ async def cancel_close(bench: Bench) -> None:
         await _everywhere(bench, scenario)
 
 
-def _message(bench: Bench) -> SessionMessage:
+def _message(bench: Stage) -> SessionMessage:
     return SessionMessage(bench.note())

@@ -11,8 +11,8 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.testing.contract import cancelling, delivery, ending, framing, lifetime, pressure
-from trio_mcp.testing.contract.bench import Bench, Cut, Pair, Raw
-from trio_mcp.testing.contract.rule import TRAITS, Rule, Trait
+from trio_mcp.testing.contract.bench import Cut, Pair, Raw, Stage
+from trio_mcp.testing.contract.rule import TRAITS, ContractRule, Trait
 
 __all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
 
@@ -21,7 +21,7 @@ RULES: Final = {
     each.name: each
     for subject in (delivery, framing, pressure, ending, lifetime, cancelling)
     for each in vars(subject).values()
-    if isinstance(each, Rule)
+    if isinstance(each, ContractRule)
 }
 """Every rule of the contract, by name."""
 
@@ -108,7 +108,7 @@ async def check_transport(
     """
     _known("rule", rules or (), RULES)
     _known("trait", traits, TRAITS)
-    bench = Bench(
+    bench = Stage(
         pair,
         raw,
         cut,
@@ -170,7 +170,7 @@ def _sentence(name: str) -> str:
 # --- one rule ---------------------------------------------------------------------------------------------------------
 
 
-async def _trouble(rule: Rule, bench: Bench) -> str | None:
+async def _trouble(rule: ContractRule, bench: Stage) -> str | None:
     """Check a rule, and return how it is broken; None if it is kept."""
     bench.found.clear()
     raised: list[Exception] = []

@@ -17,7 +17,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.link import BUFFER
-from trio_mcp.testing.contract.bench import Bench, End, number_of, shown
+from trio_mcp.testing.contract.bench import End, Stage, number_of, shown
 from trio_mcp.testing.contract.rule import rule
 
 __all__: list[str] = []
@@ -30,7 +30,7 @@ ENVELOPE: Final = 200
 
 
 @rule("A connection opens, carries a request and its response, and closes")
-async def opens(bench: Bench) -> None:
+async def opens(bench: Stage) -> None:
     async with bench.pair() as (client, server):
         await bench.talk(client, server)
 
@@ -69,7 +69,7 @@ class _Direction:
         return [number for number in dict.fromkeys(arrived) if number is not None and number in known]
 
 
-async def _converse(bench: Bench) -> tuple[_Direction, _Direction]:
+async def _converse(bench: Stage) -> tuple[_Direction, _Direction]:
     """Let the client send many messages, then the server its responses and, if it may, as many of its own."""
     async with bench.pair() as (client, server):
         up, down = _Direction(client, server), _Direction(server, client)
@@ -86,7 +86,7 @@ async def _converse(bench: Bench) -> tuple[_Direction, _Direction]:
 
 
 @rule("Each message that was sent arrives exactly once, and nothing else does")
-async def once(bench: Bench) -> None:
+async def once(bench: Stage) -> None:
     for way in await _converse(bench):
         arrived = [number_of(message) for message in way.arrived]
         for message in way.arrived:
@@ -102,7 +102,7 @@ async def once(bench: Bench) -> None:
 
 
 @rule("Messages arrive in the order in which they were sent, in each direction", unless="unordered")
-async def order(bench: Bench) -> None:
+async def order(bench: Stage) -> None:
     for way in await _converse(bench):
         for earlier, later in zip(way.numbers, way.numbers[1:], strict=False):
             if later < earlier:
@@ -110,7 +110,7 @@ async def order(bench: Bench) -> None:
 
 
 @rule("Either end may send a request or a notification at any time, and gets the response", unless="calls_only")
-async def unasked(bench: Bench) -> None:
+async def unasked(bench: Stage) -> None:
     async with bench.pair() as (client, server):
         for source, target in ((client, server), (server, client)):
             for message in (bench.note(), request := bench.call(), bench.note()):
@@ -125,7 +125,7 @@ async def unasked(bench: Bench) -> None:
 
 
 @rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
-async def kinds(bench: Bench) -> None:
+async def kinds(bench: Stage) -> None:
     # A double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are two ids.
     ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
     async with bench.pair() as (client, server):
@@ -142,7 +142,7 @@ async def kinds(bench: Bench) -> None:
             await client.take(answer, "the server's response")
 
 
-async def _unchanged(bench: Bench, values: Iterable[tuple[str, Any]]) -> None:
+async def _unchanged(bench: Stage, values: Iterable[tuple[str, Any]]) -> None:
     async with bench.pair() as (client, server):
         for name, value in values:
             await bench.talk(client, server, value, name)
@@ -151,21 +151,21 @@ async def _unchanged(bench: Bench, values: Iterable[tuple[str, Any]]) -> None:
 @rule(
     "Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and others"
 )
-async def separators(bench: Bench) -> None:
+async def separators(bench: Stage) -> None:
     # `str.splitlines` splits at all of them. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section 7).
     values = [(f"U+{ord(each):04X}", f"a{each}b{each}") for each in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
     await _unchanged(bench, [*values, ("CR LF", "a\r\n\r\nb"), ("two newlines", "a\n\ndata: b\n\n")])
 
 
 @rule("Control characters in strings arrive unchanged, NUL among them")
-async def controls(bench: Bench) -> None:
+async def controls(bench: Stage) -> None:
     # Of these JSON demands escapes only below U+0020 (RFC 8259, section 7): DEL and the C1 controls may travel raw.
     each = [(f"U+{code:04X}", f"a{chr(code)}b") for code in (*range(32), *range(0x7F, 0xA0))]
     await _unchanged(bench, [*each, ("U+0000 alone", "\0"), ("U+0000 in a key", {"a\0b": "\0\0"})])
 
 
 @rule("Any Unicode text arrives unchanged: emoji, combining characters, noncharacters, a byte order mark")
-async def unicode(bench: Bench) -> None:
+async def unicode(bench: Stage) -> None:
     values = {
         # Parsers may ignore it at the start of a text (RFC 8259, section 8.1); within a string it is content.
         "a byte order mark": "\ufeffa\ufeff",
@@ -182,13 +182,13 @@ async def unicode(bench: Bench) -> None:
 
 
 @rule("Numbers arrive as the same numbers: huge integers, the limits of a double, and 1 apart from 1.0 and true")
-async def numbers(bench: Bench) -> None:
+async def numbers(bench: Stage) -> None:
     values = [0, -1, 2**31, 2**53 + 1, 2**63, -(2**64), 10**300, 1.5, 1e-308, 5e-324, 1.7976931348623157e308, 0.1]
     await _unchanged(bench, [(shown(each), each) for each in [*values, [1, 1.0, True, None, False, 0, 0.0]]])
 
 
 @rule("Keys and empty values arrive unchanged: __proto__, an empty key, keys of other messages, very long ones")
-async def keys(bench: Bench) -> None:
+async def keys(bench: Stage) -> None:
     # In JavaScript, assigning to `__proto__` sets the prototype, and the member is lost. `id` and the like are those
     # that a link which rewrites messages could take for the envelope's.
     awkward = ("", " ", "__proto__", "constructor", "toString", "__class__", "jsonrpc", "id", "method", "a.b", "$ref")
@@ -206,7 +206,7 @@ async def keys(bench: Bench) -> None:
 
 
 @rule("Deeply nested content arrives unchanged: 100 levels of lists and of objects")
-async def nesting(bench: Bench) -> None:
+async def nesting(bench: Stage) -> None:
     lists: list[Any] = []
     objects: dict[str, Any] = {}
     for _ in range(100):
@@ -215,7 +215,7 @@ async def nesting(bench: Bench) -> None:
 
 
 @rule("A message of 4 MiB arrives unchanged, in each direction")
-async def large(bench: Bench) -> None:
+async def large(bench: Stage) -> None:
     # The default limit of servers over sockets and HTTP, in bytes: an emoji takes four of them.
     size = 4 * 1024 * 1024 - ENVELOPE
     await _unchanged(bench, [("4 MiB in one string", "x" * size), ("4 MiB of emoji", "\U0001f469" * (size // 4))])
@@ -225,7 +225,7 @@ async def large(bench: Bench) -> None:
     "What can't be written as JSON (a lone surrogate, NaN) costs only itself: a request fails, with its id, a response "
     "becomes an error, a notification is dropped; or all of them arrive"
 )
-async def unsendable(bench: Bench) -> None:
+async def unsendable(bench: Stage) -> None:
     async with bench.pair() as (client, server):
         for what, value in (("a lone surrogate", "\ud800"), ("NaN", float("nan")), ("a foreign object", object())):
             good = bench.call()

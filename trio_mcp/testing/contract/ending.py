@@ -10,7 +10,7 @@ import trio
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming
 from trio_mcp.link import BUFFER
-from trio_mcp.testing.contract.bench import Bench, End, number_of, settled, shown
+from trio_mcp.testing.contract.bench import End, Stage, number_of, settled, shown
 from trio_mcp.testing.contract.pressure import PIECE, ways
 from trio_mcp.testing.contract.rule import rule
 
@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 
 @rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
-async def flushed(bench: Bench) -> None:
+async def flushed(bench: Stage) -> None:
     # A connection each, since a closed one is of no more use. Behind a full buffer a close may overtake what waits.
     for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
         async with bench.pair() as ends:
@@ -43,7 +43,7 @@ async def flushed(bench: Bench) -> None:
 
 
 @rule("An end may close while the other still sends: what it has sent arrives all the same, and no send hangs")
-async def crossing(bench: Bench) -> None:
+async def crossing(bench: Stage) -> None:
     for way, count in itertools.product(range(2), (0, 1, 8, BUFFER // 2)):
         async with bench.pair() as ends, trio.open_nursery() as nursery:
             for source, target in ways(bench, *ends)[way : way + 1]:
@@ -63,7 +63,7 @@ async def crossing(bench: Bench) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _push(bench: Bench, end: End) -> None:
+async def _push(bench: Stage, end: End) -> None:
     """Send more than fits into the buffers, or until the other end takes no more."""
     # Not for as long as it takes: a clock that jumps when nothing happens would stand still.
     for _ in range(4 * BUFFER):
@@ -76,7 +76,7 @@ async def _push(bench: Bench, end: End) -> None:
     "one at most",
     unless="no_end",
 )
-async def end(bench: Bench) -> None:
+async def end(bench: Stage) -> None:
     for way in range(2):
         async with bench.pair() as ends:
             await bench.talk(*ends)
@@ -91,7 +91,7 @@ async def end(bench: Bench) -> None:
 
 
 @rule("Closing works in any order and any number of times; what is closed raises `ClosedResourceError`")
-async def closed(bench: Bench) -> None:
+async def closed(bench: Stage) -> None:
     for order in itertools.permutations(range(4)):
         async with bench.pair() as (client, server):
             halves = [client.link.read, client.link.write, server.link.read, server.link.write]
@@ -107,7 +107,7 @@ async def closed(bench: Bench) -> None:
 
 
 @rule("A task that waits in `receive` wakes when another task closes `read`, with `ClosedResourceError`")
-async def waking(bench: Bench) -> None:
+async def waking(bench: Stage) -> None:
     for way in range(2):
         async with bench.pair() as ends:
             each = ends[way]
@@ -128,7 +128,7 @@ async def waking(bench: Bench) -> None:
 
 
 @rule("Closing `write` leaves `read` alone: what the other end had sent before is still read")
-async def half_close(bench: Bench) -> None:
+async def half_close(bench: Stage) -> None:
     async with bench.pair() as (client, server):
         requests = [bench.call() for _ in range(8)]
         for request in requests:
@@ -156,7 +156,7 @@ def _is_loss(message: Incoming) -> bool:
     return isinstance(message, Failure) and message.request_id is None
 
 
-async def _after_a_cut(bench: Bench) -> list[Incoming]:
+async def _after_a_cut(bench: Stage) -> list[Incoming]:
     async with bench.cut() as (link, cut):
         await link.send(bench.note())
         await cut()
@@ -165,26 +165,26 @@ async def _after_a_cut(bench: Bench) -> list[Incoming]:
 
 
 @rule("A connection that is lost is reported as a `Failure`, and not as an orderly end", needs="cut")
-async def loss(bench: Bench) -> None:
+async def loss(bench: Stage) -> None:
     if not any(map(_is_loss, arrived := await _after_a_cut(bench))):
         raise bench.broken(f"the connection was cut, and read got {[shown(each) for each in arrived]}, but no Failure")
 
 
 @rule("The loss is reported only once", needs="cut")
-async def loss_once(bench: Bench) -> None:
+async def loss_once(bench: Stage) -> None:
     if (count := sum(map(_is_loss, await _after_a_cut(bench)))) > 1:
         raise bench.broken(f"the connection was cut, and read got {count} Failures of the link")
 
 
 @rule("The loss is reported with its cause: a `TransportError` that says what happened", needs="cut")
-async def loss_cause(bench: Bench) -> None:
+async def loss_cause(bench: Stage) -> None:
     for message in await _after_a_cut(bench):
         if isinstance(message, Failure) and not (isinstance(message.error, TransportError) and str(message.error)):
             raise bench.broken(f"the connection was cut, and the Failure has no cause: {message.error!r}")
 
 
 @rule("After the loss has been reported, `read` ends", needs="cut")
-async def loss_ends(bench: Bench) -> None:
+async def loss_ends(bench: Stage) -> None:
     async with bench.cut() as (link, cut):
         await cut()
         rest = await link.rest()
@@ -197,7 +197,7 @@ async def loss_ends(bench: Bench) -> None:
 @rule(
     "After the loss, a send raises `BrokenResourceError`, as soon as the buffers are full, and never waits", needs="cut"
 )
-async def loss_sending(bench: Bench) -> None:
+async def loss_sending(bench: Stage) -> None:
     async with bench.cut() as (link, cut):
         await cut()
         # Read to its end, so that the transport knows of the loss: before that a send may rightly succeed.

@@ -12,7 +12,7 @@ import trio
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification
-from trio_mcp.testing.contract.bench import Bench, End, settled, shown
+from trio_mcp.testing.contract.bench import End, Stage, settled, shown
 from trio_mcp.testing.contract.rule import rule
 
 __all__: list[str] = []
@@ -36,12 +36,12 @@ SLACK: Final = 1024 * 1024
 """Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""
 
 
-async def _write(bench: Bench, stream: trio.abc.Stream, *texts: bytes) -> None:
+async def _write(bench: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
     with bench.within("writing to the raw stream"):
         await stream.send_all(b"".join(map(bench.frame, texts)))
 
 
-async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -> None:
+async def _feed(bench: Stage, stream: trio.abc.Stream, data: bytes, size: int) -> None:
     """Write in pieces, and wait until each has been taken as far as possible."""
     for start in range(0, len(data), size):
         with bench.within("writing to the raw stream"):
@@ -51,7 +51,7 @@ async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -
 
 
 @rule("A message whose bytes come one at a time arrives, and only when it is complete", needs="raw")
-async def one_byte(bench: Bench) -> None:
+async def one_byte(bench: Stage) -> None:
     async with bench.raw() as (link, stream):
         for message in (bench.note("\U0001f469"), bench.note(["\\", '"', "\n"])):
             async with trio.open_nursery() as nursery:
@@ -60,7 +60,7 @@ async def one_byte(bench: Bench) -> None:
 
 
 @rule("Many messages in one piece arrive one by one, in order", needs="raw")
-async def one_chunk(bench: Bench) -> None:
+async def one_chunk(bench: Stage) -> None:
     async with bench.raw() as (link, stream):
         messages = [bench.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
@@ -74,7 +74,7 @@ async def one_chunk(bench: Bench) -> None:
     "Garbage after the first message costs only itself: it arrives as one `Malformed`, and what follows it arrives",
     needs="raw",
 )
-async def garbage(bench: Bench) -> None:
+async def garbage(bench: Stage) -> None:
     async with bench.raw() as (link, stream):
         # A good message first: over TCP, the first line decides whether the connection is kept at all.
         for name, text in {"a message": b"", **GARBAGE}.items():
@@ -87,7 +87,7 @@ async def garbage(bench: Bench) -> None:
             await link.take(message, f"after {name}")
 
 
-async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
+async def _only_itself(bench: Stage, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
     """Write what can't be a message, then a message; the one may cost the link at most, with a cause."""
     await _write(bench, stream, encode(first := bench.note()))
     await link.take(first)
@@ -110,7 +110,7 @@ async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed:
 
 
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
-async def not_utf8(bench: Bench) -> None:
+async def not_utf8(bench: Stage) -> None:
     async with bench.raw() as (link, stream):
         # Valid but for two bytes that UTF-8 never contains (RFC 3629, section 1); if replaced, they make a message.
         framed = bench.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
@@ -118,7 +118,7 @@ async def not_utf8(bench: Bench) -> None:
 
 
 @rule("A message that the end of the stream cuts off is not delivered, and then `read` ends", needs="raw")
-async def cut_off(bench: Bench) -> None:
+async def cut_off(bench: Stage) -> None:
     async with bench.raw() as (link, stream):
         first, second = bench.note(), bench.note(["x" * 1000])
         await _write(bench, stream, encode(first))
@@ -135,7 +135,7 @@ async def cut_off(bench: Bench) -> None:
     "A message over the limit costs only itself, or ends the link with a cause, and never takes its size in memory",
     needs="max_message_size",
 )
-async def too_large(bench: Bench) -> None:
+async def too_large(bench: Stage) -> None:
     assert bench.max_message_size is not None
     limit = bench.max_message_size
     # Made before the measurement and fed in small pieces, so that the check's own copies don't count. Its size leaves a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from trio_mcp.testing.contract.bench import Bench, descriptors, settled, tasks
+from trio_mcp.testing.contract.bench import Stage, descriptors, settled, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
 
@@ -14,14 +14,14 @@ TIMES = 3
 """Connections opened, one after the other, to see what they leave behind (chosen)."""
 
 
-async def _use(bench: Bench) -> None:
+async def _use(bench: Stage) -> None:
     for _ in range(TIMES):
         async with bench.pair() as (client, server):
             await bench.talk(client, server)
 
 
 @rule("Leaving the block ends every task that the transport has started")
-async def no_tasks(bench: Bench) -> None:
+async def no_tasks(bench: Stage) -> None:
     before = tasks()
     await _use(bench)
     if left := await bench.nothing_left(tasks, before):
@@ -29,7 +29,7 @@ async def no_tasks(bench: Bench) -> None:
 
 
 @rule("Leaving the block closes every socket, pipe and file that the transport has opened")
-async def no_descriptors(bench: Bench) -> None:
+async def no_descriptors(bench: Stage) -> None:
     before = descriptors()
     await _use(bench)
     if left := await bench.nothing_left(descriptors, before):
@@ -37,7 +37,7 @@ async def no_descriptors(bench: Bench) -> None:
 
 
 @rule("Nothing is left to the garbage collector: no `ResourceWarning`")
-async def no_warnings(bench: Bench) -> None:
+async def no_warnings(bench: Stage) -> None:
     with bench.warned() as texts:
         await _use(bench)
     if texts:
@@ -45,7 +45,7 @@ async def no_warnings(bench: Bench) -> None:
 
 
 @rule("Leaving the block takes bounded time, even if the other end does not read what was sent")
-async def leaving_stuck(bench: Bench) -> None:
+async def leaving_stuck(bench: Stage) -> None:
     async with trio.open_nursery() as nursery:
         async with bench.pair() as ends:
             for source, _ in ways(bench, *ends):
@@ -55,7 +55,7 @@ async def leaving_stuck(bench: Bench) -> None:
 
 
 @rule("Leaving the block wakes the tasks that wait on the link elsewhere, and closes it for good")
-async def leaving_wakes(bench: Bench) -> None:
+async def leaving_wakes(bench: Stage) -> None:
     # The tasks are in the outer nursery, which waits for them after the block was left.
     async with trio.open_nursery() as nursery, bench.pair() as (client, server):
         for each in (client, server):
@@ -68,7 +68,7 @@ async def leaving_wakes(bench: Bench) -> None:
 
 
 @rule("What the user's code raises in the block leaves it as the same object, alone")
-async def exceptions(bench: Bench) -> None:
+async def exceptions(bench: Stage) -> None:
     # A group must not be rebuilt, nor may `EndOfChannel` pass for an end that the transport itself has seen.
     mine = (KeyError("mine"), ExceptionGroup("mine", [ValueError(1), KeyError(2)]), trio.EndOfChannel("mine"))
     for error in mine:
@@ -84,7 +84,7 @@ async def exceptions(bench: Bench) -> None:
 
 
 @rule("Another connection can be opened when one has ended, whichever way it ended")
-async def reopening(bench: Bench) -> None:
+async def reopening(bench: Stage) -> None:
     # Twice, so that a connection follows on the last way of ending, too.
     for _ in range(2):
         async with bench.pair() as (client, server):
@@ -107,7 +107,7 @@ class _Left(Exception):
 
 
 @rule("Several connections can be open at once, and their messages don't mix", unless="one_at_a_time")
-async def together(bench: Bench) -> None:
+async def together(bench: Stage) -> None:
     async with bench.pair() as first, bench.pair() as second, bench.pair() as third:
         for _ in range(4):
             for ends in (second, first, third):

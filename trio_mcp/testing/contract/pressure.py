@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from trio_mcp.jsonrpc.messages import Incoming, Request, SessionMessage
-from trio_mcp.testing.contract.bench import QUIET, Bench, End, number_of
+from trio_mcp.testing.contract.bench import QUIET, End, Stage, number_of
 from trio_mcp.testing.contract.rule import rule
 
 __all__ = ["Stuck", "ways"]
@@ -20,7 +20,7 @@ LOAD: Final = 256
 
 
 @rule("Both directions carry load at the same time, and neither waits for the other")
-async def load(bench: Bench) -> None:
+async def load(bench: Stage) -> None:
     async with bench.pair() as (client, server), trio.open_nursery() as nursery:
         # Room for all of them: the server has to read on while its responses wait.
         waiting, requests = trio.open_memory_channel[Request](LOAD)
@@ -63,7 +63,7 @@ class Stuck:
         sent: The messages that its writer has handed over.
     """
 
-    def __init__(self, bench: Bench, source: End) -> None:
+    def __init__(self, bench: Stage, source: End) -> None:
         self.sent: list[Incoming] = []
         self._bench = bench
         self._source = source
@@ -131,14 +131,14 @@ class Stuck:
         return missing()
 
 
-def ways(bench: Bench, client: End, server: End) -> list[tuple[End, End]]:
+def ways(bench: Stage, client: End, server: End) -> list[tuple[End, End]]:
     """Return each sender with its receiver, for the directions that can be used at any time."""
     ways = [(client, server), (server, client)]
     return ways[:1] if "calls_only" in bench.traits else ways
 
 
 @rule("A reader that does not read makes the writer wait, after a bounded number of bytes", unless="no_backpressure")
-async def bounded(bench: Bench) -> None:
+async def bounded(bench: Stage) -> None:
     async with bench.pair() as ends, trio.open_nursery() as nursery:
         for source, target in ways(bench, *ends):
             if not await (stuck := Stuck(bench, source)).fill(nursery):
@@ -148,7 +148,7 @@ async def bounded(bench: Bench) -> None:
 
 
 @rule("A writer that had to wait for its reader goes on when it reads, and nothing is lost")
-async def resumed(bench: Bench) -> None:
+async def resumed(bench: Stage) -> None:
     async with bench.pair() as ends:
         for source, target in ways(bench, *ends):
             async with trio.open_nursery() as nursery:
@@ -158,7 +158,7 @@ async def resumed(bench: Bench) -> None:
 
 
 @rule("A direction that waits for its reader does not hold up the other one", unless="calls_only")
-async def independent(bench: Bench) -> None:
+async def independent(bench: Stage) -> None:
     async with bench.pair() as ends:
         for source, target in ways(bench, *ends):
             async with trio.open_nursery() as nursery:

@@ -29,13 +29,13 @@ from trio_mcp.testing.faults.steps import (
     check_steps,
 )
 
-__all__ = ["Connection", "FaultInjector", "FaultStatistics", "Flow", "Gate"]
+__all__ = ["FaultInjector", "FaultStatistics", "FaultyConnection", "Flow", "Valve"]
 
 PieceT = TypeVar("PieceT", bytes, tuple[SessionMessage, ...])
 """What flows: bytes, or messages. Both can be cut, joined and counted in the same way; what is empty is the end."""
 
 
-class Gate:
+class Valve:
     """A place that can be closed to what passes."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Flow(Generic[PieceT]):
 
     receive: Callable[[], Awaitable[PieceT]]
     send: Callable[[PieceT], Awaitable[None]]
-    gate: Gate
+    gate: Valve
     note: Callable[[Step], None]
     passed: Callable[[int], None]
     _held: PieceT | None = None
@@ -189,7 +189,7 @@ class Flow(Generic[PieceT]):
 
 
 @attrs.define(eq=False)
-class Connection:
+class FaultyConnection:
     """A connection that can be ended from outside.
 
     Attributes:
@@ -222,8 +222,8 @@ class FaultInjector(abc.ABC):
         self._faults = iter(faults)
         self._allowed, self._what = allowed, what
         # Shared by all connections, so that a stall also holds for those that open later.
-        self._gates = Gate(), Gate()
-        self._live: set[Connection] = set()
+        self._gates = Valve(), Valve()
+        self._live: set[FaultyConnection] = set()
         self._connections = 0
         self._passed = [0, 0]
         self._steps: Counter[str] = Counter()
@@ -282,13 +282,13 @@ class FaultInjector(abc.ABC):
         self._steps[type(step).__name__] += 1
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Connection]:
+    def _opened(self) -> Iterator[FaultyConnection]:
         """Count a new connection, which has the next faults, while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
         # Only now, since the faults may be an iterator without end, which can't be checked before it is used.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
-        connection = Connection(faults)
+        connection = FaultyConnection(faults)
         # Live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
         self._live.add(connection)
         try:
@@ -307,7 +307,7 @@ class FaultInjector(abc.ABC):
 
         return Flow(receive, send, self._gates[direction], self._note, passed)
 
-    async def _run(self, connection: Connection, sent: Flow[PieceT], received: Flow[PieceT]) -> None:
+    async def _run(self, connection: FaultyConnection, sent: Flow[PieceT], received: Flow[PieceT]) -> None:
         """Let both directions of a connection run until it ends."""
 
         async def play(flow: Flow[PieceT], steps: tuple[Step, ...]) -> None:

@@ -16,7 +16,7 @@ from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
 from trio_mcp.link import BUFFER, Link, hand_on
-from trio_mcp.testing.faults.flow import Connection, FaultInjector
+from trio_mcp.testing.faults.flow import FaultInjector, FaultyConnection
 from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Tear
 
 __all__ = ["FaultLinks"]
@@ -86,7 +86,7 @@ class FaultLinks(FaultInjector):
                 with trio.move_on_after(GRACE):
                     await ends.written.wait()
 
-    async def _relay(self, connection: Connection, ends: _Ends) -> None:
+    async def _relay(self, connection: FaultyConnection, ends: _Ends) -> None:
         await self._run(
             connection,
             self._flow(0, partial(_receive, ends.outbound), ends.send),

@@ -16,7 +16,7 @@ import trio
 from trio_mcp._checks import check_hook
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.testing.faults.flow import FaultInjector, Gate
+from trio_mcp.testing.faults.flow import FaultInjector, Valve
 from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 
 __all__ = ["FaultProxy"]
@@ -64,7 +64,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             raise ValueError(f"a target must be a URL with a host and a port, or unix:/path; got {target!r}")
         self._address: str | tuple[str, int] | None = None
         self._listener: trio.SocketListener | None = None
-        self._accepting = Gate()
+        self._accepting = Valve()
 
     @property
     def url(self) -> str:

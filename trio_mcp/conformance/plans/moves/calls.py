@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.rules.history import LISTS
-from trio_mcp.conformance.steps import Ask, Await, NextPage, Open, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Open, Plan, Step
 from trio_mcp.testing.strategies.schemas import from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 from trio_mcp.uri_templates import UriTemplate
@@ -62,7 +62,7 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
             # connection has all.
             Open(capabilities={}),
             *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
-            Await(),
+            AwaitResponses(),
         )
     )
 
@@ -140,7 +140,7 @@ def list_all(facts: Facts) -> st.SearchStrategy[Plan]:
     if not methods:
         return st.nothing()
     return st.builds(
-        lambda method, more: (Ask(method), Await(), NextPage()) if more else _step(Ask(method)),
+        lambda method, more: (Ask(method), AwaitResponses(), NextPage()) if more else _step(Ask(method)),
         st.sampled_from(methods),
         st.booleans(),
     )
