@@ -84,7 +84,7 @@ LAST_WORDS: Final = 500
 
 @attrs.define
 class _Run:
-    """What came of a client that met a generated server.
+    """The result of one meeting of a client with a generated server.
 
     Attributes:
         events: What passed.
@@ -203,8 +203,8 @@ class _Check:
     def scripts(self, revision: str) -> Iterator[Script]:
         """Yield scripts of a revision without end; the first is plain."""
         seed = self._given["seed"]
-        # Plain, so that a command which can't connect at all is told from a client that an odd server puts off. A
-        # script may also answer with a version that does not exist, which the first one must not.
+        # The first script is plain, so a command that can't connect at all is not confused with a client that an odd
+        # server puts off. Other scripts may respond with a version that does not exist.
         yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
         for bulk in itertools.count():
             began = clock.perf_counter()
@@ -218,8 +218,8 @@ class _Check:
         """Let the client meet a server, and judge what passed."""
         run = await self._play(script)
         if run.cut:
-            # Not judged, as it would be judged for what it had no time to do. If earlier ones took as long, it is not
-            # even a sign that something is wrong.
+            # The example is not judged, because the client would be blamed for lack of time. If earlier ones took as
+            # long, it is not even a sign that something is wrong.
             if not self.stop.is_set() and run.seconds > self._longest:
                 self.undecided.append(
                     f"the client had not ended after {run.seconds:.1f} seconds of an example, when the time of the "
@@ -276,7 +276,7 @@ class _Check:
                     await self._start([*self._client], script, tape, run)
             run.events = tape.events
             run.seconds = trio.current_time() - began
-            # Only the timeout passes this line, as all else returns here or raises.
+            # Only the timeout leads past this line, as every other case returns here or raises.
             return run
         run.ended = False
         run.seconds = trio.current_time() - began
@@ -286,7 +286,7 @@ class _Check:
             if tape.is_full
             else f"it did not end within {self._patience:g} seconds"
         )
-        # What a client did until it was stopped is judged like anything else.
+        # The events up to the stop are judged like any others.
         run.events = tape.events
         return run
 
@@ -298,14 +298,14 @@ class _Check:
         async with background_nursery() as nursery:
 
             async def connect() -> trio.abc.Stream:
-                # As opening a real connection would be: a client that connects in a loop can still be stopped when its
-                # time is up.
+                # Opening a real connection is a checkpoint, too: a client that connects in a loop can still be stopped
+                # when its time is up.
                 await trio.lowlevel.checkpoint()
                 ours, theirs = trio.testing.memory_stream_pair()
                 if client.transport == "http":
                     nursery.start_soon(http.serve, ours)
                 else:
-                    # A server of its own for each connection, as over lines nothing ties two of them together.
+                    # Each connection gets a server: over lines nothing ties two connections together.
                     number = next(numbers)
                     server = ScriptedServer(script, tape, number, self._deadline)
                     nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
@@ -319,9 +319,9 @@ class _Check:
 
     async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
         serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS))
-        # On the loopback interface only, as the specification asks of local servers (`basic/transports`, Security
-        # Warning). By its number, as the name `localhost` may mean ::1 first. It listens before the client starts, so a
-        # client that connects at once finds it.
+        # The server listens on the loopback interface only, as the specification asks of local servers
+        # (`basic/transports`, Security Warning). The address is a number, as the name `localhost` may mean ::1 first.
+        # The server listens before the client starts, so a client that connects at once finds it.
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
         # All of the environment, unlike that of a server: it is a program of the user's, as if started from the shell.
@@ -352,7 +352,7 @@ class _Check:
         # baseline.
         until = -math.inf if known else min(self._end, trio.current_time() + SHRINKING_TIME)
         simplest = script
-        # Each simpler script has simpler ones of its own, so the search begins anew from it and does not go on with the
+        # Each simpler script has simpler ones in turn, so the search starts again from it and does not go on with the
         # old list.
         improved = True
         while improved:
@@ -443,8 +443,8 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
 
     A client can't be made to do less, as a server can; but less can be shown of what it did.
     """
-    # Up to the event first, since what came later seldom matters. If it does, as for rules about what never comes,
-    # everything is kept to begin with.
+    # The events up to the verdict are tried first, since later ones seldom matter. If they do, as for rules about
+    # something that never comes, everything is kept to begin with.
     place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
     kept = list(events[: place + 1])
 

@@ -218,7 +218,7 @@ class Check:
         )
 
     async def _check_revisions(self) -> None:
-        # What one revision leaves of the examples and the time goes to those after it.
+        # Examples and time that one revision leaves go to those after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
             examples = self._examples + (self._options["examples"] - self._examples) // left
@@ -246,14 +246,14 @@ class Check:
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
-        # What took long in one revision is most likely the same code in the other.
+        # A call that took long in one revision most likely runs the same code in the other.
         for method, name in self._slow:
             facts = facts.without(method, name)
         # The seed is a text: `Random` takes its SHA-512, which is the same in every process, unlike `hash`. With the
         # revision in it, the second one does not begin with the moves of the first.
         self._sources.append(Source(facts, self._moves, f"{self._options['seed']} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
-            # Nor is a connection opened that would not be open in time: its handshake would be cut short.
+            # A connection that would not be open in time is not opened either: its handshake would be cut short.
             if clock.perf_counter() >= until or self._time_left < self._sources[-1].opening:
                 self._ended = "time"
                 return
@@ -335,8 +335,8 @@ class Check:
         """Leave out what has turned out to be slow, which would take all the time."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._terms.patience:g} s")
         runner.slow.clear()
-        # What takes long now and then is counted up, and left out only once it has cost a notable part of the check. On
-        # a virtual clock nothing takes long.
+        # The time of calls that are slow now and then is added up, and they are left out only once they have cost a
+        # notable part of the check. On a virtual clock nothing takes long.
         for sent in [] if runner.is_virtual else runner.talks[0].answered():
             if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:
                 self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
@@ -347,8 +347,8 @@ class Check:
             left = left.without(method, name)
             self._slow[method, name] = None
             self._notes.append(f"{method} of {name!r} {late[method, name]}: it is left out from now on")
-        # A resource from a template is not among the facts. Without a change there is nothing to draw anew, which takes
-        # time.
+        # A resource from a template is not among the facts. If they have not changed there is nothing to draw again,
+        # which takes time.
         if left != facts:
             self._sources[-1].renew(left)
         return left
@@ -381,7 +381,8 @@ class Check:
     async def _example(self, life: _Life, plan: Plan) -> None:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
-        # Before it runs: if the check is interrupted, the report still finds the plan that goes with what was seen.
+        # The plan is recorded before it runs: if the check is interrupted, the report still finds the plan that goes
+        # with the events.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
             # The median of the last few: a single slow probe must not make every pause long, and a target that warms up
@@ -395,8 +396,8 @@ class Check:
         with trio.move_on_after(PATIENCE * self._terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
-                # Always all of it, so that what is late belongs to this example in every run, whatever order the tasks
-                # run in.
+                # The whole time is waited for, so that late messages belong to this example in every run, whatever
+                # order the tasks run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
             # A tool that was not answered in its time may be slow, or its server have died.
             plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
@@ -428,7 +429,8 @@ class Check:
         """Judge what is new, and shrink what is broken for the first time and not known to be."""
         for found in self._judged(life):
             if found.rule.id not in self._failures:
-                # Recorded before it is shrunk: that takes seconds, and an interruption may strike in the middle.
+                # The failure is recorded before it is shrunk: that takes seconds, and an interruption may strike in the
+                # middle.
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
                 if found.rule.id not in self._options["baseline"]:
                     await self._shrink(found, life, facts)
@@ -457,13 +459,13 @@ class Check:
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire
-        # Over HTTP there is no such connection: a server that has ended can't be reached any more.
+        # HTTP has no such connection: a server that has ended can't be reached any more.
         if main.transport in ("http", "sse"):
             return
-        # Seldom: most connections are closed by this side.
+        # This is rare: most connections are closed by this side.
         if not any(event.kind == "close" and event.sender == "server" for event in events):
             return
-        # Of the main connection alone: a target need not serve others beside it.
+        # Only the main connection counts: a target need not serve others beside it.
         for connection in History(events):
             if connection.number == main.number and ended_without_cause(connection):
                 facts = connection.close.facts if connection.close is not None else {}
@@ -486,7 +488,7 @@ class Check:
             # failure without its small exchange is hard to act on.
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
-            # Several times what it usually takes, for a target that is slow.
+            # A slow target gets several times what it usually takes.
             patience=max(
                 LAST_PROBE,
                 SLOWER * statistics.median(self._latencies[-20:] or [0.0]),
@@ -519,7 +521,7 @@ class Check:
         if self._life is not None:
             # Interrupted: what was not judged yet.
             life, self._life = self._life, None
-            # Without shrinking: the user who stops a check wants its report now.
+            # Nothing is shrunk: the user who stops a check wants its report now.
             for found in self._judged(life):
                 self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
         spoken = tuple(facts.revision for facts in self.facts)
@@ -558,8 +560,8 @@ class Check:
         occasions, failure = self._occasions[rule.id], self._failures.get(rule.id)
         if failure is not None:
             return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options["baseline"])
-        # Before what the target lacks: occasions also come from the moves of other rules, and from a server that does
-        # more than it declares.
+        # Occasions count before what the target lacks: they also come from the moves of other rules, and from a server
+        # that does more than it declares.
         if occasions:
             return Outcome(rule, "held", occasions)
         if reason := lacking(rule, self.facts):
@@ -592,7 +594,7 @@ class Check:
         if self._virtual or len(self._latencies) < 50:
             return []
         first, last = self._first_and_last()
-        # With a floor of 50 ms: for a target that answers in less than one, a busy machine alone makes several times as
+        # The floor of 50 ms is for a target that responds in less than one: a busy machine alone makes several times as
         # much.
         if last < SLOWER * first + 0.05:
             return []
@@ -619,7 +621,7 @@ def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
     """Return a failure as it was seen, with all that was going on."""
     example = found.examples[0] if found.examples else -1
     plan = next((plan for number, plan in life.plans if number == example), ())
-    # What was judged, which has the earlier events that the verdict refers to, and not only those of the example.
+    # The whole history is kept: the verdict may refer to events before this example.
     events = tuple(found.history)
     at = next((at for at, event in enumerate(events) if event is found.verdict.event), len(events) - 1)
     return Failure(found.verdict.problem or "", events, at, plan, revision, 0, 0, example)
@@ -642,7 +644,7 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
     check = Check(_wire(target), target_name(target), options)
     stop = options.get("stop")
     async with background_nursery() as nursery:
-        # Within the nursery: a stop ends the run alone, and the report below is still made of what was found.
+        # The scope is inside the nursery: a stop ends the run alone, and the report below still has what was found.
         with trio.CancelScope() as scope:
             if stop is not None:
                 nursery.start_soon(_cancel_at, stop, scope)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 import trio
 
 from trio_mcp._checks import check_choices, check_count, check_flag, check_hook, check_number, check_seconds
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.conformance.outcomes import Progress
 from trio_mcp.conformance.rules.model import Rule
 from trio_mcp.types.versions import REVISIONS
@@ -48,14 +48,14 @@ class CheckOptions(TypedDict, total=False):
         stop: Ends the check early, with what has been found.
     """
 
-    revisions: Annotated[Sequence[str] | None, Setting(None, _check_revisions)]
-    rules: Annotated[Sequence[str | Rule] | None, Setting(None, _check_list)]
-    time: Annotated[float, Setting(60.0, partial(check_seconds, zero=True))]
-    seed: Annotated[int, Setting(0, check_number)]
-    baseline: Annotated[Collection[str], Setting((), _check_list)]
-    deadline: Annotated[float, Setting(10.0, check_seconds)]
-    on_progress: Annotated[Callable[[Progress], object] | None, Setting(None, partial(check_hook, sync=True))]
-    stop: Annotated[trio.Event | None, Setting()]
+    revisions: Annotated[Sequence[str] | None, Default(None, _check_revisions)]
+    rules: Annotated[Sequence[str | Rule] | None, Default(None, _check_list)]
+    time: Annotated[float, Default(60.0, partial(check_seconds, zero=True))]
+    seed: Annotated[int, Default(0, check_number)]
+    baseline: Annotated[Collection[str], Default((), _check_list)]
+    deadline: Annotated[float, Default(10.0, check_seconds)]
+    on_progress: Annotated[Callable[[Progress], object] | None, Default(None, partial(check_hook, sync=True))]
+    stop: Annotated[trio.Event | None, Default()]
 
 
 class ServerCheckOptions(CheckOptions, total=False):
@@ -70,12 +70,12 @@ class ServerCheckOptions(CheckOptions, total=False):
         tools: The names of further tools that may be called.
     """
 
-    examples: Annotated[int, Setting(200, check_count)]
-    rate: Annotated[float | None, Setting(None, _check_rate)]
-    max_bytes: Annotated[int, Setting(256 * 1024 * 1024, check_count)]
-    connect_timeout: Annotated[float, Setting(30.0, check_seconds)]
-    allow_writes: Annotated[bool, Setting(False, check_flag)]
-    tools: Annotated[Collection[str], Setting((), _check_list)]
+    examples: Annotated[int, Default(200, check_count)]
+    rate: Annotated[float | None, Default(None, _check_rate)]
+    max_bytes: Annotated[int, Default(256 * 1024 * 1024, check_count)]
+    connect_timeout: Annotated[float, Default(30.0, check_seconds)]
+    allow_writes: Annotated[bool, Default(False, check_flag)]
+    tools: Annotated[Collection[str], Default((), _check_list)]
 
 
 class ClientCheckOptions(CheckOptions, total=False):
@@ -86,5 +86,5 @@ class ClientCheckOptions(CheckOptions, total=False):
         patience: Seconds that the client gets for an example.
     """
 
-    examples: Annotated[int, Setting(50, check_count)]
-    patience: Annotated[float, Setting(30.0, check_seconds)]
+    examples: Annotated[int, Default(50, check_count)]
+    patience: Annotated[float, Default(30.0, check_seconds)]

@@ -60,7 +60,8 @@ def conformance_tests(
     """
     if (target is None) == (fixture is None):
         raise TypeError("conformance_tests() takes a target, or the name of a fixture that returns one")
-    # At import: a misspelt rule or option fails the collection, and not one test in the middle of a run.
+    # This is checked at import: a misspelt rule or option fails the collection, and not one test in the middle of a
+    # run.
     chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
     kind = ServerCheckOptions if side == "server" else ClientCheckOptions
     refuse_unknown(conformance_tests, options, kind)
@@ -69,11 +70,11 @@ def conformance_tests(
     check: Callable[..., Any] = check_server if side == "server" else check_client
     run = _Run(partial(check, **options), chosen, known)
 
-    # Not an async function: it must run with any plugin for such tests, and without one.
+    # It is not an async function because it must run with any plugin for such tests, and without one.
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
-        # By each test, as which one runs first is up to the selection. A fixture that starts a server should have the
-        # scope of the module, or each test starts one.
+        # Each test gets the target, as the selection decides which one runs first. A fixture that starts a server
+        # should have the scope of the module, or each test starts one.
         found = target if fixture is None else request.getfixturevalue(fixture)
         _tell(run.outcome(rule, found, request))
 
@@ -93,9 +94,9 @@ class _Run:
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
         """Return what became of a rule."""
-        # A failure is remembered, too, or each rule would wait anew for a target that can't be reached.
+        # A failure is remembered, too, or each rule would wait again for a target that can't be reached.
         if self._outcomes is None and self._problem is None:
-            # Of those that were selected: fewer rules need fewer kinds of traffic.
+            # Only the selected rules are checked: fewer rules need fewer kinds of traffic.
             selected = {
                 item.callspec.id
                 for item in request.session.items

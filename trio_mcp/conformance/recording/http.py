@@ -113,13 +113,13 @@ class HttpRecorder:
     def behind(self, path: str) -> str:
         """Return the path, with the query, that the server is asked for in place of a client's."""
         own, _, query = path.partition("?")
-        # What stands in the URL of the target need not stand in that of the recorder: it may be a key.
+        # The query in the target's URL is not repeated in that of the recorder, because it may be a key.
         query = "&".join(filter(None, (self._query if own == self.guard.path else "", query)))
         return f"{own}?{query}" if query else own
 
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request for the server."""
-        # What was compressed could be passed on, but not recorded.
+        # A compressed response could be passed on, but not recorded.
         own = {"host": self._authority, "accept-encoding": "identity", "connection": "close"}
         own |= {name.lower(): value for name, value in self._headers.items()}
         return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
@@ -161,8 +161,8 @@ class _Exchange:
             # While a response is passed on nothing else reads from the client, and TCP would tell of its end only with
             # a write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or not speak HTTP, in the middle of it. `ended` says that it was cut, which is all
-            # that is known.
+            # Either side may leave, or not speak HTTP, in the middle of it. `ended` then says that it was cut; nothing
+            # else is known.
             with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
@@ -195,16 +195,16 @@ class _Exchange:
             if isinstance(event, h11.Response):
                 response = _fields(event)
                 notes.event("response", "server", self.number, status=event.status_code, headers=response)
-                # Before the client gets the head: its next request, with the new session, may come at once on another
-                # connection.
+                # The session is noted before the client gets the head: its next request, with the new session, may come
+                # at once on another connection.
                 self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
-                # With its length if it has one: without, h11 would send chunks, or close after it for a client of
-                # HTTP/1.0.
+                # The length is kept if there is one: without it, h11 would send chunks, or close after it for a client
+                # of HTTP/1.0.
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
                 await self.client.send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
             elif isinstance(event, h11.Data):
-                # Noted before it is passed on: what the client does about it must stand behind it on the tape.
+                # The data is noted before it is passed on: the client's reaction must come after it on the tape.
                 reader.feed(bytes(event.data))
                 await self.client.send(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -262,7 +262,7 @@ class _Reader:
 def _opens(body: bytes) -> bool:
     try:
         message = json.loads(body)
-    # Malformed as it is, it is passed on all the same, but opens nothing.
+    # A malformed message is passed on, but opens nothing.
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("method") == "initialize"

@@ -68,7 +68,7 @@ def _body(report: CheckReport) -> list[str]:
 
 def _prose(text: str) -> str:
     """Return a sentence of a rule, in which backticks hold code."""
-    # After the escapes, so that these tags are the only ones, whatever a rule of the user's own says.
+    # The tags are added after the escapes, so that they are the only ones, whatever a user's own rule says.
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", safe(text))
 
 

@@ -55,7 +55,8 @@ def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> st
 
 def safe(value: object) -> str:
     """Return a value as text for HTML, in which nothing is hidden."""
-    # Cleaned first: what that writes for a hidden character is plain text, so the escapes of HTML have the last word.
+    # The text is cleaned first: an escape for a hidden character is plain text, so the escapes of HTML have the last
+    # word.
     return escape(clean(str(value)))
 
 

@@ -1,4 +1,4 @@
-"""What all forms of a report say, in the same words: sections, counts, and an event in a line.
+"""The common words of all forms of a report: sections, counts, and an event in a line.
 
 All of it is text of a target, so nothing here is safe for HTML or XML yet; but no character in it is hidden or controls
 a terminal, and no secret is left.
@@ -144,7 +144,7 @@ def coverage(report: CheckReport) -> list[Coverage]:
     exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
-        # What only the other side must do was not checked, so it would look like a gap.
+        # Statements about the other side were not checked, so they would look like a gap.
         if statement.binds not in (report.side, "both"):
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
@@ -287,7 +287,7 @@ def problem_of(outcome: Outcome) -> str:
 
 def _shown(event: Event, began: float, is_bad: bool) -> ShownEvent:
     label, detail = _described(event)
-    # Shortened first: the message may have megabytes, and an escape takes up to ten characters.
+    # The text is shortened first: the message may have megabytes, and an escape takes up to ten characters.
     return ShownEvent(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
 
@@ -340,7 +340,7 @@ def _mark(event: Event) -> tuple[str, str]:
     return str(facts.get("what")), _json(rest) if rest else ""
 
 
-# What every request of a client has says nothing.
+# These headers are in every request of a client, so they say nothing.
 _DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
 
 
@@ -368,7 +368,7 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def _id(value: Any) -> str:
-    # As JSON, so that 1 and "1" can be told apart, whose confusion some rules are about.
+    # The id is shown as JSON, so that 1 and "1" differ: some rules are about confusing them.
     return shorten(_json(value), 24)
 
 

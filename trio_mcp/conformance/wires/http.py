@@ -98,7 +98,7 @@ class _Server:
 
 @attrs.define(eq=False)
 class _Shared:
-    """What the wires to one server know in common.
+    """The knowledge that the wires to one server share.
 
     Attributes:
         tools: The arguments that each tool wants as headers, by name.
@@ -228,7 +228,7 @@ class StreamableHttpWire:
             for exchange in self._open.values():
                 # Its stream may end without a response, and is not resumed for it.
                 exchange.answered = exchange.answered or _asks(exchange.message, request_id)
-            # To close the stream would not do: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
+            # Closing the stream would not do: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
             # Messages to the Server).
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
@@ -287,7 +287,8 @@ class StreamableHttpWire:
 
     async def close(self) -> None:
         """Close all connections, once no task uses them any more."""
-        # Shielded: to close by force does not wait, and a cancelled close would leave the next ones open.
+        # The scope is shielded because a cancelled close would leave the next ones open; closing by force does not
+        # wait.
         with trio.CancelScope(shield=True):
             for stream, _ in self._idle:
                 await trio.aclose_forcefully(stream)
@@ -296,12 +297,13 @@ class StreamableHttpWire:
 
     async def _post(self, pieces: list[bytes], headers: Headers) -> None:
         exchange = self._start("POST", pieces, headers)
-        # Not for the response, as a plan has many requests open at once. But the next message must not overtake this
-        # one, which another task writes.
+        # This does not wait for the response, as a plan has many requests open at once. But the next message must not
+        # overtake this one, which another task writes.
         await exchange.written.wait()
         message = exchange.message
         if isinstance(message, dict) and message.get("method") == "notifications/initialized" and not self._listens:
-            # Before anything else is asked: what the server says of its own accord needs a stream to come on.
+            # The stream is opened before anything else is asked: the server needs one to send requests and
+            # notifications unasked.
             self._listens = not self._modern
             with trio.move_on_after(HEAD_TIMEOUT):
                 await exchange.done.wait()
@@ -329,12 +331,12 @@ class StreamableHttpWire:
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
-        # Such a request may be refused for its headers, so rules must know of it. `Last-Event-ID` belongs to each
-        # resumption.
+        # A request with altered headers may be refused for them, so rules must know of it. `Last-Event-ID` belongs to
+        # each resumption.
         if headers and resumes is None:
             facts["altered"] = sorted(headers)
         if resumes is not None:
-            # A GET has no message of its own: what comes on it answers the request whose stream it resumes.
+            # A GET has no message: the messages that come on it belong to the request whose stream it resumes.
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
@@ -348,7 +350,7 @@ class StreamableHttpWire:
         head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
         # One piece is written together with the head, as clients do; several show that they are several.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
-        # Before its task runs: a `cancel` or `stop` that comes first has to find it.
+        # The exchange is listed before its task runs: a `cancel` or `stop` that comes first has to find it.
         self._open[exchange.number] = exchange
         self._nursery.start_soon(self._run, exchange, first)
         return exchange
@@ -385,7 +387,8 @@ class StreamableHttpWire:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         name = params.get(NAMED_BY.get(method, ""))
-        # What can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it likes.
+        # A value that can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it
+        # likes.
         with contextlib.suppress(ValueError):
             if isinstance(name, str):
                 fields.append((NAME, encode_value(name)))
@@ -403,7 +406,7 @@ class StreamableHttpWire:
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
         if exchange.last_id is None:
-            # Only a session's own stream comes here without an id: it is opened from its beginning.
+            # Only the stream of a session comes here without an id: it is opened from its beginning.
             return self._listen()
         resumed = self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
         # Its successor is the session's stream from now on, and will be opened again like it.
@@ -420,7 +423,7 @@ class StreamableHttpWire:
     # --- one exchange: a task of its own ------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
-        # What is true if an exception leaves the block below.
+        # These facts are true if an exception leaves the block below.
         facts: dict[str, Any] = {"cut": True, "by": "server"}
         try:
             with exchange.scope:
@@ -463,8 +466,8 @@ class StreamableHttpWire:
         A server may close a stream early. That of the session is opened again in any case.
         """
         own = exchange.number == self._listening
-        # A server without a stream of its own answers the GET with 405, one whose session has ended with 404: neither
-        # is asked again. The modern era has no resumption.
+        # A server that has no stream for its session responds to the GET with 405, one whose session has ended with
+        # 404: neither is asked again. The modern era has no resumption.
         if self._modern or exchange.status != 200 or not (own or exchange.waits):
             return None
         # A server may end each stream at once: it would be asked again without end, and the request never given up.
@@ -621,7 +624,7 @@ class SseWire(StreamableHttpWire):
         Raises:
             TransportError: If none comes.
         """
-        # So `notifications/initialized` opens no further stream: this transport has a single one.
+        # `notifications/initialized` opens no further stream: this transport has a single one.
         self._listens = True
         self._endpoint = False
         exchange = self._start("GET", [], {})
@@ -641,8 +644,8 @@ class SseWire(StreamableHttpWire):
         # A path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
-            # Without its host: the server that is checked must not be able to direct the traffic of a check to another
-            # one.
+            # The host is dropped: the server that is checked must not be able to direct the traffic of a check to
+            # another one.
             self._path = parts._replace(scheme="", netloc="", fragment="").geturl()
             self._endpoint = True
         super()._take_event(exchange, data, facts)
@@ -659,13 +662,13 @@ def http_wire(
         ssl_context: How to check the certificate of a server.
     """
     server = _server(parameters, connect, ssl_context)
-    # For all wires to this server: a step may use the session of another connection, and call tools that another one
-    # has listed.
+    # All wires to this server share it: a step may use the session of another connection, and call tools that another
+    # one has listed.
     shared = _Shared()
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[StreamableHttpWire]:
-        # Tried at once: a server that is not there must be an error here, not in the first request.
+        # The server is tried at once: if it is not there, that must be an error here, not in the first request.
         await trio.aclose_forcefully(await server.connect())
         # A list, since the wire needs the nursery, and the nursery what ends the wire.
         wires: list[StreamableHttpWire] = []
@@ -678,7 +681,7 @@ def http_wire(
             for wire in wires:
                 await wire.close()
 
-        # Only once the tasks have ended: until then, the end of an exchange may still leave a connection.
+        # The wire closes once the tasks have ended: until then, the end of an exchange may still leave a connection.
         async with closing(close), background_nursery(leave) as nursery:
             if parameters.kind == "sse":
                 wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
@@ -725,5 +728,5 @@ def _meta(message: Any) -> dict[str, Any]:
 
 
 def _clean(text: str) -> bytes:
-    """Return a part of a header as it is sent: a line end in it would begin a header of its own."""
+    """Return a part of a header as it is sent: a line end in it would begin another header."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")

@@ -82,8 +82,8 @@ class LinesWire(MessageWire):
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
-                # Before the write: a response may be read while this side still writes. What is noted are the lines
-                # that the peer sees, wherever the pieces were cut.
+                # The text is noted before the write: a response may be read while this side still writes. The notes
+                # have the lines that the peer sees, wherever the pieces were cut.
                 self.notes.asked()
                 for line in self._sent.feed(piece):
                     self.notes.text("client", line)
@@ -100,7 +100,7 @@ class LinesWire(MessageWire):
                     return
 
     async def read(self) -> None:
-        """Note all that comes, until the end: a task of its own."""
+        """Note everything that comes, until the end; this runs as a task."""
         lines = LineSplitter()
         reason = "end"
         try:
@@ -194,8 +194,8 @@ def memory_wire(server: Servable) -> OpenWire:
                     ended.set()
 
             try:
-                # Not `start_soon`: a server whose lifespan fails has to fail the opening, not look like one that closes
-                # at once.
+                # `start` waits, unlike `start_soon`: a server whose lifespan fails has to fail the opening, not look
+                # like one that closes at once.
                 await start(nursery, serve)
             except Exception as exc:
                 # A server of the user's may raise anything. What opens wires expects this one for a target that is not
@@ -261,7 +261,7 @@ class ProcessWire(LinesWire):
         """End the process at the end of the block."""
         await self._end()
         with trio.move_on_after(EXIT_MOMENT):
-            # What it wrote last is still in the pipe, and that is mostly the traceback that explains its end.
+            # The last lines are still in the pipe, and they are mostly the traceback that explains the end.
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
@@ -274,14 +274,14 @@ class ProcessWire(LinesWire):
         self.notes.close("client", "done", **facts)
 
     async def _close_input(self) -> None:
-        # Shielded: it does not wait, but in a cancelled scope it would raise, and the process would never be ended.
+        # The scope is shielded: closing does not wait, but in a cancelled scope it would raise, and the process would
+        # never be ended.
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._child.stdin)
 
     def _hear(self, line: str) -> None:
         self._heard += 1
-        # The rest is read all the same, and dropped: a process whose standard error is full stops, and would seem to
-        # hang.
+        # The rest is still read, and dropped: a process whose standard error is full stops, and would seem to hang.
         if self._heard <= STDERR_LINES:
             self.notes.mark("stderr", text=line.encode())
 

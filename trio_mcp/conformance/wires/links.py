@@ -49,7 +49,8 @@ class LinkWire(MessageWire):
                 self.notes.mark("unsent", reason="the link has ended")
                 continue
             self.notes.asked()
-            # Before the send: the target may answer before this task runs again, and its answer must come second.
+            # The text is noted before the send: the target may respond before this task runs again, and its response
+            # must come second.
             self.notes.text("client", text)
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -70,7 +71,7 @@ class LinkWire(MessageWire):
         await self._link.write.aclose()
 
     async def read(self) -> None:
-        """Note all that comes, until the end: a task of its own."""
+        """Note everything that comes, until the end; this runs as a task."""
         try:
             async for item in self._link.read:
                 message = item.message

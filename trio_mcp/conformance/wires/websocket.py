@@ -74,8 +74,8 @@ class WebSocketWire(MessageWire):
             self.notes.mark("unsent", reason="a text frame holds UTF-8")
         elif framed:
             for text in texts:
-                # Not framed by wsproto: it wants text that is decoded, and refuses to send in any state that it takes
-                # for closing.
+                # wsproto does not frame it: it wants decoded text, and refuses to send once it believes that the
+                # connection is closing.
                 await self._send(text, text_frame(text, True))
         elif texts:
             frames = b""
@@ -99,15 +99,15 @@ class WebSocketWire(MessageWire):
         if how == "close":
             await self._say_goodbye(how)
         else:
-            # Before the reader sees the stream end, as it would note that as the target's doing.
+            # The close is noted before the reader sees the stream end, which it would note as the target's doing.
             self.notes.close("client", how)
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
 
     async def _say_goodbye(self, reason: str) -> None:
         if self.is_open:
-            # Before the frame leaves: the target's answer to it is a close frame, too, and must not be noted as the
-            # cause.
+            # The close is noted before the frame leaves: the target replies with a close frame, too, which must not be
+            # noted as the cause.
             self.notes.close("client", reason)
             with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                 await self._put(self._protocol.send(CloseConnection(code=1000)))
@@ -122,7 +122,7 @@ class WebSocketWire(MessageWire):
             self.notes.mark("unsent", reason="the connection has ended")
             return
         self.notes.asked()
-        # Before the write: a response may be read while this side still writes.
+        # The text is noted before the write: a response may be read while this side still writes.
         self.notes.text("client", text)
         if not await self._put(frames):
             self.notes.mark("unsent", reason="the target does not read any more")
@@ -144,7 +144,7 @@ class WebSocketWire(MessageWire):
         return True
 
     async def read(self) -> None:
-        """Note all that comes, until the end: a task of its own."""
+        """Note everything that comes, until the end; this runs as a task."""
         facts: dict[str, Any] = {"reason": "the connection was closed without a close frame"}
         parts: list[bytes] = []
         try:

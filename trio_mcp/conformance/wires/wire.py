@@ -1,4 +1,4 @@
-"""What a wire can do."""
+"""The interface of a wire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MessageWire", "OpenWire", "Wire"]
 class Wire(Protocol):
     """One side of a raw connection to the target; it notes all that is sent and all that comes on a tape.
 
-    It reads all the time, in a task of its own. No method raises because the peer has ended the connection, which is
+    A separate task reads all the time. No method raises because the peer has ended the connection, which is
     noted as ``close``; what can't be sent is noted as a mark ``unsent``. Each waits for a bounded time only.
 
     Attributes:
