@@ -80,6 +80,17 @@ def test_no_public_class_has_a_ladder_of_bases() -> None:
     } == {}
 
 
+def test_no_two_classes_share_a_name() -> None:
+    """A name has one meaning, that of the glossary in CONTRIBUTING.md; only a file's private classes may repeat one."""
+    homes: dict[str, list[str]] = {}
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
+    assert len(homes) > 500
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 def test_every_public_name_has_been_looked_at() -> None:
     """A name that loses its underscore, or a new one, shows in a reviewed file (`python -m tests.public_names`)."""
     listed, found = LISTED.read_text().splitlines(), list(lines())

@@ -15,7 +15,7 @@ from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
 from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.jsonrpc.codec import decode, encode
-from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
+from trio_mcp.jsonrpc.messages import Malformed, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 
 __all__ = ["link_wire"]
@@ -42,7 +42,7 @@ class LinkWire(MessageWire):
             # A text that is refused below never comes to a `send`, which would be the checkpoint.
             await trio.lowlevel.checkpoint()
             message = decode(text)
-            if isinstance(message, (Malformed, Failure)):
+            if isinstance(message, (Malformed, TransportFailure)):
                 self.notes.mark("unsent", reason="a link carries only valid messages")
                 continue
             if not self.is_open:
@@ -75,15 +75,15 @@ class LinkWire(MessageWire):
         try:
             async for item in self._link.read:
                 message = item.message
-                if not isinstance(message, Failure):
+                if not isinstance(message, TransportFailure):
                     # The bytes of a `Malformed` are lost. As text, and not as JSON, it still counts as something that
                     # is not a message.
                     text = f"not a message: {message.reason}" if isinstance(message, Malformed) else encode(message)
                     data = text.encode() if isinstance(text, str) else text
                     self.notes.count(len(data))
                     self.notes.text("server", data)
-                # Without an id, a `Failure` is the loss of the link. With one it only says that a request of this side
-                # could not be written, and the link goes on.
+                # Without an id, a `TransportFailure` is the loss of the link. With one it only says that a request of
+                # this side could not be written, and the link goes on.
                 elif message.request_id is None:
                     self.notes.close("server", str(message.error))
                 else:

@@ -11,11 +11,11 @@ import trio
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Notification,
     Request,
     Response,
+    TransportFailure,
 )
 from trio_mcp.link import BUFFER
 from trio_mcp.testing.contract.rule import ContractRule, rule
@@ -259,7 +259,7 @@ async def unsendable(stage: Stage) -> None:
             # Some links hand on objects, and so have no trouble with them.
             if bad[0] not in arrived:
                 failure = await client.receive()
-                if not isinstance(failure, Failure) or failure.request_id != bad[0].id:
+                if not isinstance(failure, TransportFailure) or failure.request_id != bad[0].id:
                     raise stage.broken(f"a request with {what} was not sent, and the client got {shown(failure)}")
             response = stage.answer(good, value)
             await server.send(response)

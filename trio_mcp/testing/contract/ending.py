@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, Incoming
+from trio_mcp.jsonrpc.messages import Incoming, TransportFailure
 from trio_mcp.link import BUFFER
 from trio_mcp.testing.contract.pressure import PIECE, ways
 from trio_mcp.testing.contract.rule import rule
@@ -72,8 +72,8 @@ async def _push(stage: Stage, end: End) -> None:
 
 
 @rule(
-    "When one end has closed `write`, the other's `read` ends: the server's without a `Failure`, the client's after "
-    "one at most",
+    "When one end has closed `write`, the other's `read` ends: the server's without a `TransportFailure`, the client's "
+    "after one at most",
     unless="no_end",
 )
 async def end(stage: Stage) -> None:
@@ -153,7 +153,7 @@ async def half_close(stage: Stage) -> None:
 
 
 def _is_loss(message: Incoming) -> bool:
-    return isinstance(message, Failure) and message.request_id is None
+    return isinstance(message, TransportFailure) and message.request_id is None
 
 
 async def _after_a_cut(stage: Stage) -> list[Incoming]:
@@ -164,10 +164,12 @@ async def _after_a_cut(stage: Stage) -> list[Incoming]:
         return await link.collect(BUFFER)
 
 
-@rule("A connection that is lost is reported as a `Failure`, and not as an orderly end", needs="cut")
+@rule("A connection that is lost is reported as a `TransportFailure`, and not as an orderly end", needs="cut")
 async def loss(stage: Stage) -> None:
     if not any(map(_is_loss, arrived := await _after_a_cut(stage))):
-        raise stage.broken(f"the connection was cut, and read got {[shown(each) for each in arrived]}, but no Failure")
+        raise stage.broken(
+            f"the connection was cut, and read got {[shown(each) for each in arrived]}, but no TransportFailure"
+        )
 
 
 @rule("The loss is reported only once", needs="cut")
@@ -179,8 +181,10 @@ async def loss_once(stage: Stage) -> None:
 @rule("The loss is reported with its cause: a `TransportError` that says what happened", needs="cut")
 async def loss_cause(stage: Stage) -> None:
     for message in await _after_a_cut(stage):
-        if isinstance(message, Failure) and not (isinstance(message.error, TransportError) and str(message.error)):
-            raise stage.broken(f"the connection was cut, and the Failure has no cause: {message.error!r}")
+        if isinstance(message, TransportFailure) and not (
+            isinstance(message.error, TransportError) and str(message.error)
+        ):
+            raise stage.broken(f"the connection was cut, and the TransportFailure has no cause: {message.error!r}")
 
 
 @rule("After the loss has been reported, `read` ends", needs="cut")
@@ -191,7 +195,7 @@ async def loss_ends(stage: Stage) -> None:
         # Messages that were under way when the connection was lost may still come first.
         after = list(itertools.dropwhile(lambda each: not _is_loss(each), rest))[1:]
         if others := [each for each in after if not _is_loss(each)]:
-            raise stage.broken(f"after the Failure, read got {shown(others[0])}")
+            raise stage.broken(f"after the TransportFailure, read got {shown(others[0])}")
 
 
 @rule(

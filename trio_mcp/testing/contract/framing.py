@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification
+from trio_mcp.jsonrpc.messages import Malformed, Notification, TransportFailure
 from trio_mcp.testing.contract.rule import rule
 from trio_mcp.testing.contract.stage import End, Stage, settled, shown
 
@@ -103,7 +103,9 @@ async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed:
         arrived = await link.receive()
         if isinstance(arrived, Malformed):
             await link.take(last, "after it")
-        elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
+        elif not (
+            isinstance(arrived, TransportFailure) and isinstance(arrived.error, TransportError) and str(arrived.error)
+        ):
             raise stage.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
         # A link that has ended reads no further.
         nursery.cancel_scope.cancel()
@@ -127,7 +129,7 @@ async def cut_off(stage: Stage) -> None:
         await stream.send_all(framed[: len(framed) // 2])
         await stream.aclose()
         for message in await link.rest():
-            if not isinstance(message, (Malformed, Failure)):
+            if not isinstance(message, (Malformed, TransportFailure)):
                 raise stage.broken(f"half a message arrived as {shown(message)}")
 
 

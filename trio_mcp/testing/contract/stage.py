@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 
 __all__ = [
@@ -355,7 +355,11 @@ def number_of(message: Incoming) -> int | None:
 
 def shown(message: object) -> str:
     """Return a message as text, shortened."""
-    text = f"Failure({message.error!r}, {message.request_id!r})" if isinstance(message, Failure) else repr(message)
+    text = (
+        f"TransportFailure({message.error!r}, {message.request_id!r})"
+        if isinstance(message, TransportFailure)
+        else repr(message)
+    )
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 

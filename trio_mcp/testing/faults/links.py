@@ -14,7 +14,7 @@ from trio_mcp._checks import check_hook
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.jsonrpc.messages import SessionMessage, TransportFailure
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.testing.faults.flow import FaultInjector, FaultyConnection
 from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Tear
@@ -139,7 +139,9 @@ class _Ends:
         self.outbound.close()
         # This comes after closing `outbound`: it may wait for room, and a session that sends meanwhile has to fail.
         if isinstance(how, Reset):
-            await hand_on(self.inbound, Failure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}")))
+            await hand_on(
+                self.inbound, TransportFailure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}"))
+            )
         self.inbound.close()
         # The end of the link's block may be waiting for this, and nothing more can be written.
         self.written.set()

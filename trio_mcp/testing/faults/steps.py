@@ -121,10 +121,10 @@ class Tear:
 
 @attrs.frozen
 class Reset:
-    """Break the connection: on a wire both sides get a reset, on a link its user gets a `Failure`.
+    """Break the connection: on a wire both sides get a reset, on a link its user gets a `TransportFailure`.
 
     Attributes:
-        cause: What a link's `Failure` holds, by default a `TransportError`. Without meaning on a wire.
+        cause: What a link's `TransportFailure` holds, by default a `TransportError`. Without meaning on a wire.
     """
 
     cause: Exception | None = None
