@@ -21,7 +21,7 @@ from trio_mcp.conformance.steps import Headers, Http
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
-from trio_mcp.conformance.wires.lines import reset
+from trio_mcp.conformance.wires.lines import half_close, reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
 from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import TransportError
@@ -257,10 +257,8 @@ class StreamableHttpWire:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
             await self._give_up(exchange, how)
-        elif isinstance(exchange.stream, trio.abc.HalfCloseableStream):
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await exchange.stream.send_eof()
-                self.notes.mark("half closed", exchange=exchange.number)
+        elif exchange.stream is not None:
+            await half_close(exchange.stream, self.notes, exchange=exchange.number)
 
     async def resume(self, which: int) -> None:
         """Resume the broken stream number ``which``, counted round, and wait until the server has begun its answer."""

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import trio
 import trio.testing
@@ -25,7 +25,7 @@ from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-__all__ = ["LinesWire", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
+__all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
 """Lines of its standard error that are noted of one process (chosen)."""
@@ -59,15 +59,10 @@ class LinesWire(MessageWire):
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection."""
-        if how == "half":
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                # TLS can't be closed by halves in Trio, and the target may have gone: then this is a close like any
-                # other.
-                if isinstance(self._stream, trio.abc.HalfCloseableStream):
-                    await self._stream.send_eof()
-                    self.notes.mark("half closed")
-                    return
-        # Before the close itself, which ends the reader: that would note the end as the target's own.
+        # TLS can't be closed by halves in Trio, and the target may have gone: then this is a close like any other.
+        if how == "half" and await half_close(self._stream, self.notes):
+            return
+        # The close is noted first: it ends the reader, which would note the end as the target's own.
         self.notes.close("client", how)
         if how == "reset":
             reset(self._stream)
@@ -114,10 +109,9 @@ class LinesWire(MessageWire):
         except trio.ClosedResourceError:
             pass  # by `stop`, which has noted it
         except TooMuch as exc:
-            self.notes.mark("flood", reason=str(exc))
-            # Before `ended`, which would put it down to the target. And what is left of the line is too long to be
-            # kept.
-            self.notes.close("kit", str(exc))
+            # The close is noted before `ended`, which would put it down to the target. The rest of the line is too long
+            # to be kept.
+            self.notes.flood(exc)
             lines.rest.clear()
         # A program that dies in the middle of a line leaves a part of it, which helps to see what it was doing.
         if lines.rest:
@@ -134,6 +128,16 @@ class LinesWire(MessageWire):
         """Close the connection at the end of the block."""
         self.notes.close("client", "done")
         await trio.aclose_forcefully(self._stream)
+
+
+async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> bool:
+    """Close the sending half of a stream and note that; return False if the stream can't, or the target has gone."""
+    if isinstance(stream, trio.abc.HalfCloseableStream):
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_eof()
+            notes.mark("half closed", **facts)
+            return True
+    return False
 
 
 def reset(stream: trio.abc.Stream) -> None:

@@ -91,8 +91,7 @@ class LinkWire(MessageWire):
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass  # `stop` closes the channel while this task waits on it
         except TooMuch as exc:
-            self.notes.mark("flood", reason=str(exc))
-            self.notes.close("kit", str(exc))
+            self.notes.flood(exc)
             await self._link.read.aclose()
         self.notes.close("server", "end")
 

@@ -84,6 +84,11 @@ class Notes:
             self.is_open = False
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
 
+    def flood(self, exc: TooMuch) -> None:
+        """Note that the target has sent too much, which ends the connection."""
+        self.mark("flood", reason=str(exc))
+        self.close("kit", str(exc))
+
     def asked(self) -> None:
         """Take note that something was sent, so that the target may send `MOST` bytes again."""
         self._unasked = 0

@@ -25,7 +25,7 @@ from wsproto.events import (
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
-from trio_mcp.conformance.wires.lines import reset
+from trio_mcp.conformance.wires.lines import half_close, reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
 from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
@@ -89,12 +89,9 @@ class WebSocketWire(MessageWire):
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection: with a close frame, a reset, or only what is sent."""
         if how == "half":
-            # Only below the protocol, and without TLS, can half of it be closed: RFC 6455 has no frame for that.
-            if isinstance(self._stream, trio.abc.HalfCloseableStream):
-                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._stream.send_eof()
-                    self.notes.mark("half closed")
-                    return
+            # RFC 6455 has no frame for that: only the stream below, without TLS, can be closed by halves.
+            if await half_close(self._stream, self.notes):
+                return
             how = "close"
         if how == "close":
             await self._say_goodbye(how)
@@ -179,8 +176,7 @@ class WebSocketWire(MessageWire):
         except wsproto.utilities.RemoteProtocolError as exc:
             facts = {"reason": f"not a WebSocket: {exc}"}
         except TooMuch as exc:
-            self.notes.mark("flood", reason=str(exc))
-            self.notes.close("kit", str(exc))
+            self.notes.flood(exc)
         self.notes.close("server", **facts)
         self._ended.set()
         await trio.aclose_forcefully(self._stream)
