@@ -315,29 +315,29 @@ def _described(event: Event) -> tuple[str, str]:
             return _mark(event)
 
 
+_MARKS: Final = {
+    "overdue": ("no response to #{id} within {after}", ""),
+    "quiet": ("nothing more comes for {after}", ""),
+    "begin": ("the next example", ""),
+    "alive": ("still responds, after {after}", ""),
+    "dead": ("no longer responds within {after}", ""),
+    "unsent": ("could not be sent", "{reason}"),
+    "stderr": ("standard error", "{text}"),
+}
+"""The label and the detail of a mark."""
+
+
 def _mark(event: Event) -> tuple[str, str]:
-    facts = event.facts
+    facts = {"id": None, "reason": "", **event.facts}
     seconds = facts.get("seconds")
-    after = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
-    match facts.get("what"):
-        case "overdue":
-            return f"no response to #{facts.get('id')} within {after}", ""
-        case "quiet":
-            return f"nothing more comes for {after}", ""
-        case "begin":
-            return "the next example", ""
-        case "alive":
-            return f"still responds, after {after}", ""
-        case "dead":
-            return f"no longer responds within {after}", ""
-        case "unsent":
-            return "could not be sent", str(facts.get("reason", ""))
-        case "stderr":
-            return "standard error", str(facts.get("text", "")) or (event.text or b"").decode(
-                "utf-8", "backslashreplace"
-            )
-    rest = {name: value for name, value in facts.items() if name not in ("what", "masked")}
-    return str(facts.get("what")), _json(rest) if rest else ""
+    facts["after"] = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
+    facts["text"] = facts.get("text") or (event.text or b"").decode("utf-8", "backslashreplace")
+    what = str(facts.get("what"))
+    if what in _MARKS:
+        label, detail = _MARKS[what]
+        return label.format_map(facts), detail.format_map(facts)
+    rest = {name: value for name, value in event.facts.items() if name not in ("what", "masked")}
+    return what, _json(rest) if rest else ""
 
 
 # These headers are in every request of a client, so they say nothing.
