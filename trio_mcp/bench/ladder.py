@@ -209,7 +209,7 @@ class Bench:
     async def _climb(self) -> Ended | None:
         """Make the steps of the ladder, as far as it is worth it."""
         for number, in_flight in enumerate(self.terms.ladder):
-            # What is left is shared among the steps that are left: a fast server must not use it all up in the first.
+            # A fast server must not use up all that is left in its first step, so the steps that follow share it.
             left = self.terms.max_calls - max(side.made for side in self.sides)
             most = left // (len(self.terms.ladder) - number) // self.rounds
             if most < in_flight:
@@ -257,8 +257,8 @@ class Bench:
     async def _work(self, side: Side, sample: Sample, most: int, limit: int, scope: trio.CancelScope) -> None:
         """Make one call after the other: some to warm up, then those that count."""
         began = last = trio.current_time()
-        # In one go: after a pause the first calls would find a server without a queue. It ends by the time, or by the
-        # number of calls where they are few.
+        # The calls come without a pause: after one the first calls would find a server without a queue. The step ends
+        # by the time, or by the number of calls where they are few.
         warm = began + WARM_UP * self.terms.seconds / self.rounds
         cold = int(most * WARM_UP / (1 + WARM_UP))
         end = warm + self.terms.seconds / self.rounds
@@ -285,8 +285,7 @@ class Bench:
 
     def _failed(self, side: Side, sample: Sample, call: ToolCall, failure: _Failure, scope: trio.CancelScope) -> None:
         if side.asked:
-            # In the legacy era the question is a request of its own. The call that fails next is all but certainly the
-            # one that it belonged to.
+            # In the legacy era the question is a separate request. It most likely belonged to the call that fails next.
             side.asked, failure = False, _Failure(ASKS, failure.text)
         sample.failed(failure.kind)
         if len(self.texts) < MOST_KINDS:
@@ -356,5 +355,5 @@ def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
 
 
 def _text(text: str) -> str:
-    # Cut before it is split: it may be as long as a message.
+    # The text is cut before it is split: it may be as long as a message.
     return shorten(" ".join(text[: 4 * LONGEST_TEXT].split()), LONGEST_TEXT)

@@ -1,4 +1,4 @@
-"""What a benchmark will do: the tools that it calls, with which arguments, and the bounds that it keeps."""
+"""The plan of a benchmark: the tools that it calls, with which arguments, and the bounds that it keeps."""
 
 from __future__ import annotations
 

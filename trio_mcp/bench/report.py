@@ -1,4 +1,4 @@
-"""What a benchmark has shown, as plain data, as JSON, and in the sentences that every form of it has."""
+"""The result of a benchmark as plain data, as JSON, and in the sentences that every form of it has."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _busy(step: Step) -> str:
 
 @attrs.frozen
 class BenchReport:
-    """What a benchmark has shown.
+    """The result of a benchmark.
 
     Attributes:
         servers: The servers, one or two.
@@ -166,7 +166,7 @@ def report_of(bench: Bench, servers: Sequence[Measured]) -> BenchReport:
         bench: The benchmark, which has ended.
         servers: Its servers, without figures yet.
     """
-    # What was interrupted before its first call says nothing.
+    # A server that was interrupted before its first call has shown nothing.
     steps = [[taken for samples in side.steps if (taken := _with_calls(samples))] for side in bench.sides]
     ratios = [
         ratio

@@ -149,7 +149,7 @@ class _Measuring:
             return None
         report = report_of(self._bench, self._servers)
         if self._bench.error is not None and not any(server.steps for server in report.servers):
-            # Nothing to show: it ends like any other command that can't reach its server.
+            # There is nothing to show: this ends like any other command that can't reach its server.
             raise self._bench.error
         return report
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from trio_mcp.conformance.clients import preview_client as preview_client
     from trio_mcp.conformance.engine import check_server as check_server
     from trio_mcp.conformance.engine import preview_server as preview_server
+    from trio_mcp.conformance.options import CheckOptions as CheckOptions
+    from trio_mcp.conformance.options import ClientCheckOptions as ClientCheckOptions
+    from trio_mcp.conformance.options import ServerCheckOptions as ServerCheckOptions
     from trio_mcp.conformance.outcomes import CheckReport as CheckReport
     from trio_mcp.conformance.outcomes import Failure as Failure
     from trio_mcp.conformance.outcomes import Outcome as Outcome

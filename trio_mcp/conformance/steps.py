@@ -246,7 +246,7 @@ def plan_from_json(data: Any) -> Plan:
         raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
     plan = []
     for number, each in enumerate(data):
-        # As text, since the file is edited by hand: a list or an object there would have no hash.
+        # The value is text, since the file is edited by hand: a list or an object there would have no hash.
         kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
         if kind is None:
             raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
@@ -273,7 +273,7 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
-        # Only where nothing stands beside it: parameters are the target's own, and may have such a name among others.
+        # The name counts only if it is alone: parameters are the target's own, and may have such a name among others.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:

@@ -12,7 +12,7 @@ from trio_mcp._settings import Default
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
 from trio_mcp.http.server.app import HttpApp, open_app
-from trio_mcp.http.server.host import Run, Runnable
+from trio_mcp.http.server.host import HostedRun, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
 if TYPE_CHECKING:  # only a caller that passes one needs hypercorn
@@ -99,7 +99,7 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
 
 async def _serve(
     app: HttpApp,
-    run: Run,
+    run: HostedRun,
     runner_settings: ServerSettings,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],

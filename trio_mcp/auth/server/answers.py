@@ -10,14 +10,14 @@ from trio_mcp.auth.rules.challenges import format_challenge
 from trio_mcp.auth.server.keys import RETRY
 from trio_mcp.http.rules.statuses import Refusal, refuse
 
-__all__ = ["Answers"]
+__all__ = ["Refusals"]
 
 # All refused tokens get one text: details would help those who forge tokens. The log has them.
 _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
 
 
 @attrs.frozen
-class Answers:
+class Refusals:
     """The refusals of one server.
 
     Attributes:

@@ -21,8 +21,8 @@ from trio_mcp._log import logger
 from trio_mcp._settings import completed
 from trio_mcp.auth.fetching import Fetcher
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, TooEarly, Verify, canonical
+from trio_mcp.auth.server.answers import Refusals
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import NotYet, Unavailable
@@ -49,7 +49,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 class Verifier(Protocol):
     """Checks tokens, with separate state for each run: `JwtVerifier`, `IntrospectionVerifier`."""
 
-    def opened(self, setting: Setting) -> contextlib.AbstractAsyncContextManager[Verify]:
+    def opened(self, setting: Demands) -> contextlib.AbstractAsyncContextManager[Verify]:
         """Return a block in which tokens can be checked."""
 
 
@@ -103,7 +103,7 @@ class ResourceServer:
         self._includes, self._remember = given["includes"], given["remember"]
         fetch, audiences = given["fetch"], given["audiences"]
         self._verifier: Verifier = _verifier(verifier)
-        self._setting = Setting(
+        self._setting = Demands(
             _issuers(issuers),
             # The names count as they are, since an audience need not be a URL, and as URLs are compared.
             frozenset(map(canonical, (resource, *audiences))) | {resource, *audiences},
@@ -113,7 +113,7 @@ class ResourceServer:
         self._bearer = dpop != "require"
         self._proofs = None if dpop == "off" else Proofs(resource, given["nonces"], self.clock)
         algorithms = PROOF_ALGORITHMS if self._proofs else ()
-        self._answers = Answers(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
+        self._answers = Refusals(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
         document = written(
             {
                 "resource": resource,
@@ -189,8 +189,8 @@ class _Guard:
     """The judge of one run."""
 
     _verify: Verify
-    _setting: Setting
-    _answers: Answers
+    _setting: Demands
+    _answers: Refusals
     _proofs: Proofs | None
     _bearer: bool
     _remember: float
@@ -322,7 +322,7 @@ class _Function:
     _verify: Verify
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         yield self._verify
 
 

@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import settings_at
@@ -23,7 +23,7 @@ LONGEST_BODY = 64 * 1024
 
 
 async def respond(
-    issuer: str, handle: Callable[[Fetch], Answer], scope: Scope, receive: ReceiveCallable, send: SendCallable
+    issuer: str, handle: Callable[[Fetch], ServerResponse], scope: Scope, receive: ReceiveCallable, send: SendCallable
 ) -> None:
     """Respond to a request of an ASGI server.
 
@@ -64,7 +64,7 @@ async def _until_left(receive: ReceiveCallable, scope: trio.CancelScope) -> None
     scope.cancel("the client has left")
 
 
-async def _answer(given: Answer, send: SendCallable) -> None:
+async def _answer(given: ServerResponse, send: SendCallable) -> None:
     fields = [(name.encode(), text.encode("latin-1")) for name, text in given.headers.as_dict().items()]
     if given.ending == "endless":
         await _send(send, given.status, fields, given.body, more=True)

@@ -9,7 +9,16 @@ import attrs
 from trio_mcp._settings import Default
 from trio_mcp.auth.testing.keys import Keys
 
-__all__ = ["AccessToken", "AuthoritySettings", "Client", "Code", "Device", "Family", "RefreshToken", "Trusted"]
+__all__ = [
+    "AccessToken",
+    "AuthoritySettings",
+    "Device",
+    "Family",
+    "IssuedCode",
+    "KnownClient",
+    "RefreshToken",
+    "Trusted",
+]
 
 Trusted: TypeAlias = Mapping[str, Any] | Keys
 """The keys of another issuer: a JWKS, or the keys of another server in this process."""
@@ -54,7 +63,7 @@ class AuthoritySettings(TypedDict, total=False):
 
 
 @attrs.frozen(kw_only=True)
-class Client:
+class KnownClient:
     """A client, pre-registered, registered dynamically, or described by its own document."""
 
     id: str
@@ -80,7 +89,7 @@ class Family:
 
 
 @attrs.define(eq=False)
-class Code:
+class IssuedCode:
     """An authorization code."""
 
     family: Family

@@ -6,12 +6,12 @@ import secrets
 from typing import Any
 
 from trio_mcp.auth.testing.keys import Keys
-from trio_mcp.auth.testing.records import AccessToken, AuthoritySettings, Client, Family, RefreshToken
+from trio_mcp.auth.testing.records import AccessToken, AuthoritySettings, Family, KnownClient, RefreshToken
 
-__all__ = ["Tokens"]
+__all__ = ["IssuedTokens"]
 
 
-class Tokens:
+class IssuedTokens:
     """The tokens of one server."""
 
     def __init__(self, settings: AuthoritySettings, keys: Keys) -> None:
@@ -56,7 +56,7 @@ class Tokens:
             )
         return said
 
-    def exchange(self, token: str, client: Client) -> Family | None:
+    def exchange(self, token: str, client: KnownClient) -> Family | None:
         """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
 
         Returns:

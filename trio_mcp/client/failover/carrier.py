@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from trio_mcp.client.failover.open_link import OpenLink
-from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, RequestId, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorResponse, RequestId, Response, SessionMessage, TransportFailure
 
 __all__ = ["Carrier", "OwnOutcome"]
 
-OwnOutcome = Response | ErrorResponse | Failure
+OwnOutcome = Response | ErrorResponse | TransportFailure
 """The end of a request of our own."""
 
 

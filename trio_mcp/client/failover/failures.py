@@ -56,7 +56,7 @@ def is_busy(error: Exception) -> bool:
 
 def is_ending(error: ErrorData) -> bool:
     """Return whether a server of this library has refused a request because it ends, so that it has not begun it."""
-    # The code alone may also mean too many requests for now, which is no reason to leave the way.
+    # The code alone may also mean too many requests for now, and then the way is kept.
     return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
 
 

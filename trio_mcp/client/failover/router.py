@@ -14,7 +14,7 @@ from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import Switch, TransportStatus
 from trio_mcp.client.failover.ways import Phase, Ways
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, Malformed, Request, SessionMessage
+from trio_mcp.jsonrpc.messages import Malformed, Request, SessionMessage, TransportFailure
 from trio_mcp.link import BUFFER
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
@@ -56,7 +56,7 @@ class Router:
 
     def give_up(self, error: Exception) -> None:
         """End the link as a whole: no way has worked."""
-        self.traffic.arrived.append(SessionMessage(Failure(error)))
+        self.traffic.arrived.append(SessionMessage(TransportFailure(error)))
         self.ways.advance(Phase.FAILED)
 
     def report(self, text: str) -> None:

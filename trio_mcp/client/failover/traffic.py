@@ -36,12 +36,12 @@ from trio_mcp.errors import OutcomeUnknown
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
-    Failure,
     Notification,
     Request,
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
     is_request_id,
 )
 from trio_mcp.types.error_codes import INVALID_REQUEST
@@ -150,7 +150,7 @@ class Traffic:
         error = OutcomeUnknown(request.method, carrier.name, brief_cause(cause))
         # Set by hand: it is not raised here, but in the task of the call.
         error.__cause__ = cause
-        self.arrived.append(SessionMessage(Failure(error, request.id)))
+        self.arrived.append(SessionMessage(TransportFailure(error, request.id)))
 
     def try_again(self, carrier: Carrier, sent: SessionMessage, failure: SessionMessage) -> bool:
         """Decide about a request that may be repeated and whose exchange failed; return whether it waits for that."""
@@ -199,7 +199,8 @@ class Traffic:
     def move_subscriptions(self, carrier: Carrier) -> None:
         """Let the subscriptions of a link wait for the next: they last, and everything else ends where it is."""
         for request_id, item in list(carrier.in_flight.items()):
-            if _lasts(item):
+            # The one that is half sent moves when the link has taken it: `Ways.end_sending`.
+            if _lasts(item) and request_id != carrier.half_sent:
                 del carrier.in_flight[request_id]
                 self.waiting[request_id] = item
                 carrier.link.offer(_cancellation(request_id, "another way carries the subscription"))

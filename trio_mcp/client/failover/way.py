@@ -22,12 +22,12 @@ from trio_mcp.errors import McpError, TransportError
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Notification,
     Request,
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.link import Link
 from trio_mcp.retrying import asks_anew
@@ -390,7 +390,7 @@ class _Use:
         await self._read_while(carrier, lambda: any(carrier.own[each] is None for each in ids))
         outcomes = [carrier.own.pop(each) for each in ids]
         for outcome in outcomes:
-            if isinstance(outcome, Failure):
+            if isinstance(outcome, TransportFailure):
                 raise outcome.error
         return outcomes  # type: ignore[return-value]
 

@@ -51,12 +51,12 @@ from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,
-    Failure,
     Malformed,
     Notification,
     Request,
     Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.session.session import MAX_FAULTS, too_many_faults
 from trio_mcp.types.error_codes import INTERNAL_ERROR
@@ -199,7 +199,7 @@ class Ways:
         # Before the calls in flight are looked at: a response here settles its call, which must not be repeated.
         for item in carrier.link.last_messages():
             message = item.message
-            if type(message) is Failure and message.request_id is None:
+            if type(message) is TransportFailure and message.request_id is None:
                 carrier.lost = cause = message.error  # says more than that a channel is closed
                 break
             if (kept := self.take(carrier, item)) is not None:
@@ -223,7 +223,9 @@ class Ways:
     def end_sending(self, carrier: Carrier, item: SessionMessage, *, taken: bool, waits: bool) -> None:
         """Record whether a link has taken a message: see `Traffic.end_sending`."""
         self.traffic.end_sending(carrier, item, taken=taken, waits=waits)
-        if carrier.lost is not None:
+        if carrier is self.draining:
+            self.traffic.move_subscriptions(carrier)
+        if carrier is self.draining or carrier.lost is not None:
             # The next link may carry already, and has found nothing waiting.
             self._flush_waiting()
             self._changed()
@@ -238,7 +240,7 @@ class Ways:
     def _acquit(self, carrier: Carrier) -> None:
         """Let the requests fail that a link has failed too often, as it has turned out to work."""
         for _, failure in carrier.in_doubt.values():
-            assert isinstance(failure.message, Failure)
+            assert isinstance(failure.message, TransportFailure)
             carrier.blamed = failure.message.error
         # Before they fail: if the link is left because of them, they are repeated on the next.
         self._count_failure(carrier)
@@ -284,7 +286,7 @@ class Ways:
 
     def _take_other(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
         message = item.message
-        if isinstance(message, Failure):
+        if isinstance(message, TransportFailure):
             return self._take_failure(carrier, item, message)
         if isinstance(message, Malformed):
             return self._take_malformed(carrier, item, message)
@@ -361,7 +363,7 @@ class Ways:
         # The session fails the call because of it, so there is nothing to repeat if the link fails later.
         return item if carrier.in_flight.pop(message.id, None) is not None else self._if_carrying(carrier, item)
 
-    def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: Failure) -> SessionMessage | None:
+    def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: TransportFailure) -> SessionMessage | None:
         request_id, error = failure.request_id, failure.error
         if request_id is None:
             self.lose(carrier, error)

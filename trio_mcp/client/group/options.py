@@ -4,18 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, get_args
 
-from trio_mcp._checks import check_choice, check_hook, check_seconds
+from trio_mcp._checks import check_choice, check_hook, check_kind, check_seconds
 from trio_mcp._settings import Default
 from trio_mcp.client.group.members import Require, ServerStatus
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.retrying import Backoff
 
 __all__ = ["GroupOptions"]
-
-
-def _check_backoff(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, Backoff):
-        raise TypeError(f"{name} must be a Backoff, got {type(value).__name__}")
 
 
 class GroupOptions(ClientOptions, total=False):
@@ -36,6 +31,6 @@ class GroupOptions(ClientOptions, total=False):
 
     require: Annotated[Require, Default("all", partial(check_choice, choices=get_args(Require)))]
     max_wait: Annotated[float, Default(5.0, partial(check_seconds, zero=True))]
-    reconnect: Annotated[Backoff | None, Default(check=_check_backoff)]
+    reconnect: Annotated[Backoff | None, Default(check=partial(check_kind, kind=Backoff))]
     on_status: Annotated[Callable[[str, ServerStatus], object] | None, Default(check=partial(check_hook, sync=True))]
     per_server: Annotated[Mapping[str, ClientOptions] | None, Default()]

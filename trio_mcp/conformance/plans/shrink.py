@@ -91,7 +91,8 @@ class Shrinker:
         self._rule = rule
         self._schemas = schemas
         self._slow = slow
-        # For the life of the shrinker, since one failure may have several examples that could be its cause.
+        # The results are kept for the life of the shrinker, since one failure may have several examples that could be
+        # its cause.
         self._began = clock.perf_counter()
         self._seconds = seconds
         self._until = until
@@ -147,7 +148,7 @@ class Shrinker:
                 if all([await self._shows(best.plan, probe=best.probed) for _ in range(2)]):
                     smaller = await self._simpler_steps(await self._fewer_steps(best))
             self._shared = self._bench = None
-            # Then on fresh ones: what a target keeps for the life of a connection may have been in the way.
+            # Fresh connections come next: what a target keeps for the life of a connection may have been in the way.
             if smaller is not None:
                 best = await self._run(smaller.plan, probe=smaller.probed) or best
         return await self._simpler_steps(await self._fewer_steps(best))
@@ -208,11 +209,11 @@ class Shrinker:
         except TrioMcpError:
             self._runs += 1
             return None  # it can't be reached now; whether it ever can be again, others find out
-        # Only now, as what was cut short does not count as a run that did not show it.
+        # The run is counted only now, as one that was cut short does not show that the rule holds.
         self._runs += 1
         # With the end of the connection, which some rules look at.
         shown = self._shown(plan, runner.tape.events, since, probe)
-        # The last exchange is kept: it is of a connection of its own, and of the smallest plan so far.
+        # The last exchange is kept: it comes from a separate connection, and from the smallest plan so far.
         self._best = shown or self._best
         return shown
 
@@ -233,7 +234,8 @@ class Shrinker:
         found = self._verdict(events, since)
         if found is None:
             return None
-        # What came after the verdict's event is noise, unless the verdict is about what never came, and needs the rest.
+        # Events after the verdict's event are noise, unless the verdict is about something that never came, and needs
+        # the rest.
         shown = events[: _place(events, found.event) + 1]
         return ShownRun(plan, tuple(events if self._verdict(shown, since) is None else shown), found, probe)
 
@@ -249,7 +251,7 @@ class Shrinker:
 
     async def _confirmed(self, first: ShownRun, before: Sequence[Plan]) -> ShownRun | None:
         """Show the failure on a fresh connection: with the example alone, or with what came before it."""
-        # Without the slow steps first: each costs seconds in every run, and they seldom are the cause.
+        # The slow steps are left out first: each costs seconds in every run, and they seldom are the cause.
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
             return shown
@@ -260,7 +262,7 @@ class Shrinker:
                 # The size before this one already reached back to the first plan.
                 if count and count // 4 >= len(before):
                     break
-                # With a wait after each, as the runner settles a plan before the next one begins.
+                # A wait follows each plan, as the runner settles one before the next begins.
                 earlier = [step for plan in before[-count:] for step in (*plan, AwaitResponses())] if count else []
                 # A probe is one more request in the exchange that is shown, so it is only made where the fault needs
                 # it.
@@ -317,7 +319,7 @@ class Shrinker:
         match step:
             case Ask():
                 if step.style or step.token or step.meta or step.headers:
-                    # All of them first: most often none matters, and then one run does for four.
+                    # All of them are tried first: most often none matters, and then one run does for four.
                     yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
                     yield from _each_reset(step, style=0, token=False, meta={}, headers={})
                 if step.method in ("tools/call", "prompts/get"):
@@ -352,7 +354,7 @@ class Shrinker:
                 return
             if valid.problem(given) is not None:
                 valid = None
-            # Only what is smaller, or two values could replace each other in turns.
+            # Only smaller values are tried, or two values could replace each other in turns.
             elif _size(least) < _size(given):
                 yield least
         for simpler in _simpler_values(given):
@@ -385,7 +387,7 @@ def _simpler_values(value: Any) -> Iterator[Any]:
             yield ""
             yield value[: len(value) // 2]
             yield "a" * len(value)
-        # Before the numbers, as a bool is an int in Python.
+        # This case comes before the numbers, as a bool is an int in Python.
         case bool():
             yield False
         case int() | float():

@@ -1,4 +1,4 @@
-"""What a recorder of HTTP and WebSocket passes on: requests of this machine, to what its target serves.
+"""A guard for recorders of HTTP and WebSocket: only requests from this machine pass, to paths that the target serves.
 
 It adds the credentials of the command line to each request, and puts the target's own Host in the place of the
 client's. So a web page that could reach it would act as the user, and no check of the target's would notice.

@@ -65,8 +65,8 @@ async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> As
     passed = [
         (name, value)
         for name, value in request.headers
-        # What belongs to one handshake only: the key and the extensions are trio-websocket's own on the other side (RFC
-        # 6455, section 4.1).
+        # Some headers belong to one handshake only: the key and the extensions are trio-websocket's own on the other
+        # side (RFC 6455, section 4.1).
         if name.lower() not in own.keys() | {b"host", b"connection", b"upgrade"}
         and not name.lower().startswith(b"sec-websocket-")
     ]
@@ -85,7 +85,7 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     message = await source.get_message()
-                    # Before it is passed on, so that the answer to it comes later on the tape.
+                    # The message is noted before it is passed on, so that the response to it comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
             # Whichever side has closed, the other pump ends, too, as both have then lost their way.

@@ -1,4 +1,4 @@
-"""What all forms of a report say, in the same words: sections, counts, and an event in a line.
+"""The common words of all forms of a report: sections, counts, and an event in a line.
 
 All of it is text of a target, so nothing here is safe for HTML or XML yet; but no character in it is hidden or controls
 a terminal, and no secret is left.
@@ -144,7 +144,7 @@ def coverage(report: CheckReport) -> list[Coverage]:
     exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
-        # What only the other side must do was not checked, so it would look like a gap.
+        # Statements about the other side were not checked, so they would look like a gap.
         if statement.binds not in (report.side, "both"):
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
@@ -287,7 +287,7 @@ def problem_of(outcome: Outcome) -> str:
 
 def _shown(event: Event, began: float, is_bad: bool) -> ShownEvent:
     label, detail = _described(event)
-    # Shortened first: the message may have megabytes, and an escape takes up to ten characters.
+    # The text is shortened first: the message may have megabytes, and an escape takes up to ten characters.
     return ShownEvent(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
 
@@ -315,32 +315,32 @@ def _described(event: Event) -> tuple[str, str]:
             return _mark(event)
 
 
+_MARKS: Final = {
+    "overdue": ("no response to #{id} within {after}", ""),
+    "quiet": ("nothing more comes for {after}", ""),
+    "begin": ("the next example", ""),
+    "alive": ("still responds, after {after}", ""),
+    "dead": ("no longer responds within {after}", ""),
+    "unsent": ("could not be sent", "{reason}"),
+    "stderr": ("standard error", "{text}"),
+}
+"""The label and the detail of a mark."""
+
+
 def _mark(event: Event) -> tuple[str, str]:
-    facts = event.facts
+    facts = {"id": None, "reason": "", **event.facts}
     seconds = facts.get("seconds")
-    after = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
-    match facts.get("what"):
-        case "overdue":
-            return f"no response to #{facts.get('id')} within {after}", ""
-        case "quiet":
-            return f"nothing more comes for {after}", ""
-        case "begin":
-            return "the next example", ""
-        case "alive":
-            return f"still responds, after {after}", ""
-        case "dead":
-            return f"no longer responds within {after}", ""
-        case "unsent":
-            return "could not be sent", str(facts.get("reason", ""))
-        case "stderr":
-            return "standard error", str(facts.get("text", "")) or (event.text or b"").decode(
-                "utf-8", "backslashreplace"
-            )
-    rest = {name: value for name, value in facts.items() if name not in ("what", "masked")}
-    return str(facts.get("what")), _json(rest) if rest else ""
+    facts["after"] = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
+    facts["text"] = facts.get("text") or (event.text or b"").decode("utf-8", "backslashreplace")
+    what = str(facts.get("what"))
+    if what in _MARKS:
+        label, detail = _MARKS[what]
+        return label.format_map(facts), detail.format_map(facts)
+    rest = {name: value for name, value in event.facts.items() if name not in ("what", "masked")}
+    return what, _json(rest) if rest else ""
 
 
-# What every request of a client has says nothing.
+# These headers are in every request of a client, so they say nothing.
 _DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
 
 
@@ -368,7 +368,7 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def _id(value: Any) -> str:
-    # As JSON, so that 1 and "1" can be told apart, whose confusion some rules are about.
+    # The id is shown as JSON, so that 1 and "1" differ: some rules are about confusing them.
     return shorten(_json(value), 24)
 
 

@@ -12,7 +12,7 @@ from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.http.runner.h1.runner import h11_runner, httptools_runner
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
-from trio_mcp.http.runner.wire import Connection, Connections
+from trio_mcp.http.runner.wire import Connections, RunnableConnection
 
 __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
@@ -26,7 +26,7 @@ class Runner(Protocol):
 
     protocols: list[str]
 
-    def connect(self, stream: Any) -> Connection:
+    def connect(self, stream: Any) -> RunnableConnection:
         """Return the connection that serves a stream."""
 
     async def run(self) -> None:

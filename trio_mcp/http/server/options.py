@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Self, TypedDict, Unpack
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_count, check_seconds, check_text
+from trio_mcp._checks import check_count, check_kind, check_seconds, check_text
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
@@ -40,11 +40,6 @@ def _check_path(name: str, value: object) -> None:
 
 
 _PATH = partial(Default, check=_check_path, convert=_without_end)
-
-
-def _check_store(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, EventStore):
-        raise TypeError(f"{name} must be an EventStore, got {type(value).__name__}")
 
 
 # A name, not a class: the endpoint does not know the runners, which import it.
@@ -119,7 +114,7 @@ class HttpSettings(TypedDict, total=False):
     websocket_path: Annotated[str | None, _PATH()]
     stateless: Annotated[bool, Default(False)]
     json_only: Annotated[bool, Default(False)]
-    event_store: Annotated[EventStore | None, Default(check=_check_store)]
+    event_store: Annotated[EventStore | None, Default(check=partial(check_kind, kind=EventStore))]
     retry: Annotated[float | None, Default(1.0, partial(check_seconds, finite=True, optional=True))]
     max_sessions: Annotated[int, _COUNT(1000)]
     session_timeout: Annotated[float, _SECONDS(1800.0)]

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from trio_mcp.testing.contract.bench import Stage
+from trio_mcp.testing.contract.stage import Stage
 
 __all__ = ["TRAITS", "ContractRule", "Needs", "Trait", "rule"]
 

@@ -60,7 +60,7 @@ class Valve:
 
 @attrs.frozen
 class FaultStatistics:
-    """What has happened to the connections so far.
+    """The history of the connections so far.
 
     Attributes:
         connections: How many there were.
@@ -106,7 +106,8 @@ class Flow(Generic[PieceT]):
             self.note(step)
             match step:
                 case Tear() | Reset():
-                    # Returned, not done here: it ends both directions, and only the connection's scope reaches both.
+                    # The step is returned, not done here: it ends both directions, and only the connection's scope
+                    # reaches both.
                     return step
                 case Stall(seconds):
                     # Nothing is read meanwhile, so the buffers fill and the sender comes to wait: as with a peer that
@@ -174,14 +175,14 @@ class Flow(Generic[PieceT]):
                 break
             # The amount left may be infinite, which no slice takes; the length of the piece makes the minimum finite.
             piece = self._held[: int(min(left, size or len(self._held), len(self._held)))]
-            # Never an empty rest: it would be taken for the end of the direction.
+            # The rest is never empty: that would look like the end of the direction.
             self._held = self._held[len(piece) :] or None
             left -= len(piece)
             # The gate comes after the delay: a stall that begins meanwhile has to hold up this piece.
             if delay:
                 await trio.sleep(delay)
             await self.gate.passed()
-            # What is dropped is not sent as no copies: an empty piece would end the direction.
+            # A dropped piece is not sent as no copies: an empty piece would end the direction.
             if copies:
                 await self.send(piece * copies)
                 self.passed(len(piece) * copies)
@@ -211,7 +212,7 @@ class FaultyConnection:
 
 
 class FaultInjector(abc.ABC):
-    """What can be done to all connections at once, while they are used.
+    """The faults that can strike all connections at once, while they are used.
 
     Attributes:
         calm: While this is set, new connections are left alone, and take nothing from the script.
@@ -286,7 +287,7 @@ class FaultInjector(abc.ABC):
         """Count a new connection, which has the next faults, while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
-        # Only now, since the faults may be an iterator without end, which can't be checked before it is used.
+        # The steps are checked only now, since the faults may be an iterator without end.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
         connection = FaultyConnection(faults)
         # Live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
@@ -325,5 +326,6 @@ class FaultInjector(abc.ABC):
                     nursery.start_soon(play, sent, connection.faults.sent)
                     nursery.start_soon(play, received, connection.faults.received)
         finally:
-            # Not only in `_opened`: while a torn connection lingers, it neither counts nor can be ended again.
+            # `_opened` does this, too, but later: while a torn connection lingers, it neither counts nor can be ended
+            # again.
             self._live.discard(connection)

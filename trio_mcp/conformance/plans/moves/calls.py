@@ -1,4 +1,4 @@
-"""What a client that keeps all rules does: it lists, calls, reads, gets, and looks whether the server is there."""
+"""The moves of a client that keeps all rules: it lists, calls, reads, gets, and looks whether the server is there."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
     # The connection of the plan that was opened last.
     return several.map(
         lambda found: (
-            # A connection of its own, as the legacy era declares capabilities once, in the handshake, and the main
-            # connection has all.
+            # This needs another connection: the legacy era declares capabilities once, in the handshake, and the main
+            # connection declares all of them.
             Open(capabilities={}),
             *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
             AwaitResponses(),
@@ -80,8 +80,8 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read what a resource template describes, whether it exists or not."""
 
     def read(template: UriTemplate, values: list[str]) -> Plan:
-        # Made-up values: what exists can't be known, and a resource that does not exist must be refused properly all
-        # the same.
+        # The values are made up, as the existing ones can't be known; a resource that does not exist must be refused
+        # properly.
         names = dict(zip(template.variables, values, strict=True))
         return _step(Ask("resources/read", {"uri": template.expand(names)}))
 

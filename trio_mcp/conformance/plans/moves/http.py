@@ -183,7 +183,7 @@ def without_session(facts: Facts) -> Plans:
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def end_session(facts: Facts) -> Plans:
-    """End another session, and go on in it all the same."""
+    """End another session, and go on using it."""
     after: st.SearchStrategy[Step] = st.sampled_from(
         [_probe(facts, connection=-1), Http("GET", hold=HOLD, connection=-1)]
     )
@@ -296,7 +296,7 @@ def _type(schema: Any, parameter: ParameterHeader) -> Any:
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
 def mismatched_parameter(facts: Facts) -> Plans:
     """Let the header of an argument contradict it."""
-    # Only those that have a value: of an absent argument, the header must be absent, which is for another rule.
+    # Only arguments that have a value are used: for an absent one the header must be absent, which another rule checks.
     given = _parametrized(facts).filter(lambda found: isinstance(found[2], (str, int)))
     return given.map(lambda found: (_changed(found[0], {found[1].header: "something-else-7"}),))
 

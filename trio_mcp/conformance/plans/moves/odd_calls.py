@@ -121,8 +121,8 @@ def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
 def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that is not there."""
     schemes = sorted({uri.split(":")[0] for uri in facts.resources if ":" in uri} - {"http", "https"})
-    # In the server's own schemes too: of a foreign one a server may say at once that it has none, before it looks
-    # anything up. Not http, which a server might fetch.
+    # The server's own schemes are used, too: a server may refuse a foreign one at once, before it looks anything up.
+    # http is left out, because a server might fetch it.
     known = [f"{scheme}:///{NOWHERE}" for scheme in schemes]
     made_up = st.sampled_from([f"{NOWHERE}://x/", f"{NOWHERE}:", *known])
     return st.builds(lambda uri, word: (Ask("resources/read", {"uri": uri + word}),), made_up, _WORDS)
@@ -240,7 +240,7 @@ def _modern_methods(facts: Facts) -> list[str]:
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool under its name in other letters."""
-    # Only of tools that may be called: a server that ignores case runs the tool.
+    # Only names of tools that may be called are used: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})
     if not others:

@@ -21,7 +21,7 @@ _FLAGS = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 
 
 def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
-    # With one that does not exist: a server may leave it out of what it acknowledges, but must not fail.
+    # One of the resources does not exist: a server may leave it out of what it acknowledges, but must not fail.
     uris = [*sorted(facts.resources)[:20], f"{NOWHERE}://x"]
     choices: dict[str, st.SearchStrategy[Any]] = {flag: st.booleans() for flag in _FLAGS}
     choices["resourceSubscriptions"] = st.lists(st.sampled_from(uris), max_size=3, unique=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trio_mcp.http.runner.h1.connection import Connection, Shared
+from trio_mcp.http.runner.h1.connection import AcceptedConnection, Shared
 from trio_mcp.http.runner.h1.parsers import httptools_parser, parse_with_h11
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 
@@ -14,8 +14,8 @@ __all__ = ["LeanRunner", "h11_runner", "httptools_runner"]
 class LeanRunner(Shared):
     """HTTP/1.1 for the connections of one server, each served by one task."""
 
-    def connect(self, stream: Any) -> Connection:
-        return Connection(self, stream)
+    def connect(self, stream: Any) -> AcceptedConnection:
+        return AcceptedConnection(self, stream)
 
     async def run(self) -> None:
         """Watch for clients that leave."""
