@@ -25,10 +25,8 @@ from trio_mcp import (
     Client,
     ClientGroup,
     ClientOptions,
-    ClientSession,
     FunctionOptions,
     GroupOptions,
-    HandlerOptions,
     HttpOptions,
     HttpServerParameters,
     HttpSettings,
@@ -45,11 +43,11 @@ from trio_mcp import (
     SessionOptions,
     SocketSettings,
     StdioServerParameters,
-    memory_link_pair,
 )
 from trio_mcp._door import DOORS
 from trio_mcp._keywords import FOREIGN
 from trio_mcp._settings import completed, settings_of
+from trio_mcp.low_level import ClientSession, HandlerOptions, memory_link_pair
 
 CLASSES: tuple[Any, ...] = (
     Backoff,
