@@ -133,6 +133,7 @@ INTERNAL = (
     "Mounted",
     "Protection",
     "RequestId",
+    "QuestionContext",
     "Require",
     "RootList",
     "Roots",
@@ -167,7 +168,7 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for room in ("", "jsonrpc.", "auth.", "auth.testing."):
+        for room in ("", "low_level.", "statistics.", "jsonrpc.", "auth.", "auth.testing."):
             candidate = f"trio_mcp.{room}{name}"
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id

@@ -25,10 +25,8 @@ from trio_mcp import (
     Client,
     ClientGroup,
     ClientOptions,
-    ClientSession,
     FunctionOptions,
     GroupOptions,
-    HandlerOptions,
     HttpOptions,
     HttpServerParameters,
     HttpSettings,
@@ -45,7 +43,6 @@ from trio_mcp import (
     SessionOptions,
     SocketSettings,
     StdioServerParameters,
-    memory_link_pair,
 )
 from trio_mcp._door import DOORS
 from trio_mcp._keywords import FOREIGN
@@ -53,6 +50,7 @@ from trio_mcp._settings import completed, settings_of
 from trio_mcp.auth import ResourceOptions, TokenOptions
 from trio_mcp.auth.testing import AuthoritySettings
 from trio_mcp.conformance import CheckOptions, ClientCheckOptions, ServerCheckOptions
+from trio_mcp.low_level import ClientSession, HandlerOptions, memory_link_pair
 
 CLASSES: tuple[Any, ...] = (
     Backoff,

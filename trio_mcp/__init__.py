@@ -11,18 +11,13 @@ if TYPE_CHECKING:
     from trio_mcp import types as types
     from trio_mcp._version import __version__ as __version__
     from trio_mcp.client.answers.sources import Answers as Answers
-    from trio_mcp.client.cache import CacheStatistics as CacheStatistics
     from trio_mcp.client.cache import ResponseCache as ResponseCache
     from trio_mcp.client.client import Client as Client
-    from trio_mcp.client.client import ClientStatistics as ClientStatistics
     from trio_mcp.client.config.reading import load_config as load_config
     from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
     from trio_mcp.client.failover.parameters import Switch as Switch
-    from trio_mcp.client.failover.parameters import TransportStatus as TransportStatus
-    from trio_mcp.client.failover.parameters import WayStatus as WayStatus
     from trio_mcp.client.group.catalog import Listed as Listed
     from trio_mcp.client.group.client_group import ClientGroup as ClientGroup
-    from trio_mcp.client.group.members import ServerStatus as ServerStatus
     from trio_mcp.client.group.options import GroupOptions as GroupOptions
     from trio_mcp.client.options import ClientOptions as ClientOptions
     from trio_mcp.client.options import OutgoingCall as OutgoingCall
@@ -31,11 +26,7 @@ if TYPE_CHECKING:
     from trio_mcp.client.subscriptions import ResourceUpdated as ResourceUpdated
     from trio_mcp.client.subscriptions import Subscription as Subscription
     from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
-    from trio_mcp.client.targets import failover_client as failover_client
     from trio_mcp.client.tool_results import ToolResult as ToolResult
-    from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
-    from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
-    from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
     from trio_mcp.errors import AuthorizationError as AuthorizationError
     from trio_mcp.errors import CapabilityError as CapabilityError
     from trio_mcp.errors import ConfigError as ConfigError
@@ -57,10 +48,7 @@ if TYPE_CHECKING:
     from trio_mcp.errors import TransportError as TransportError
     from trio_mcp.errors import TrioMcpError as TrioMcpError
     from trio_mcp.errors import UnknownTool as UnknownTool
-    from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
     from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
-    from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
-    from trio_mcp.http.client.websocket import websocket_client as websocket_client
     from trio_mcp.http.serve import ServeSettings as ServeSettings
     from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
     from trio_mcp.http.server.event_store import EventsLost as EventsLost
@@ -70,11 +58,7 @@ if TYPE_CHECKING:
     from trio_mcp.http.server.legacy.stores import SqliteEventStore as SqliteEventStore
     from trio_mcp.http.server.options import HttpOptions as HttpOptions
     from trio_mcp.http.server.options import HttpSettings as HttpSettings
-    from trio_mcp.http.server.statistics import HttpStatistics as HttpStatistics
     from trio_mcp.jsonrpc.messages import Notification as Notification
-    from trio_mcp.jsonrpc.messages import SessionMessage as SessionMessage
-    from trio_mcp.link import Link as Link
-    from trio_mcp.memory import memory_link_pair as memory_link_pair
     from trio_mcp.principal import Principal as Principal
     from trio_mcp.proxy.proxy_server import ProxyServer as ProxyServer
     from trio_mcp.retrying import Backoff as Backoff
@@ -106,25 +90,11 @@ if TYPE_CHECKING:
     from trio_mcp.server.options import ProxyOptions as ProxyOptions
     from trio_mcp.server.options import ServerOptions as ServerOptions
     from trio_mcp.server.server import Server as Server
-    from trio_mcp.server.statistics import ServerStatistics as ServerStatistics
     from trio_mcp.session.calls import CallLimits as CallLimits
-    from trio_mcp.session.client import ClientSession as ClientSession
-    from trio_mcp.session.handlers import RequestContext as RequestContext
     from trio_mcp.session.limits import CallOptions as CallOptions
-    from trio_mcp.session.limits import HandlerOptions as HandlerOptions
     from trio_mcp.session.limits import SessionOptions as SessionOptions
-    from trio_mcp.session.server import ServerSession as ServerSession
-    from trio_mcp.session.session import BaseSession as BaseSession
-    from trio_mcp.session.statistics import RequestRecord as RequestRecord
-    from trio_mcp.session.statistics import SessionStatistics as SessionStatistics
-    from trio_mcp.sockets.client import tcp_client as tcp_client
-    from trio_mcp.sockets.client import unix_client as unix_client
-    from trio_mcp.sockets.listening import PeerCredentials as PeerCredentials
     from trio_mcp.sockets.serving import SocketSettings as SocketSettings
-    from trio_mcp.sockets.stream_link import stream_link as stream_link
-    from trio_mcp.stdio.client import stdio_client as stdio_client
     from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParameters
-    from trio_mcp.stdio.server import stdio_server as stdio_server
     from trio_mcp.trace_context import TraceContext as TraceContext
     from trio_mcp.uri_templates import UriTemplate as UriTemplate
 else:

@@ -25,7 +25,11 @@ from typing import Any
 
 __all__ = ["DOORS", "absent", "open_door"]
 
-DOORS = ("trio_mcp", *(f"trio_mcp.{name}" for name in ("types", "auth", "testing", "conformance", "middleware")))
+DOORS = (
+    "trio_mcp",
+    "trio_mcp.low_level",
+    *(f"trio_mcp.{name}" for name in ("statistics", "types", "auth", "testing", "conformance", "middleware")),
+)
 """The modules that users import names from, and that an error may point to."""
 
 
@@ -68,7 +72,7 @@ def absent(package: str, name: str) -> Exception:
 
 def _door_of(name: str) -> str | None:
     # A name in lower case may be that of a module below, which the import system looks for after an AttributeError.
-    doors = DOORS if name[:1].isupper() else DOORS[:1]
+    doors = DOORS if name[:1].isupper() else DOORS[:2]
     return next((door for door in doors if name in importlib.import_module(door).__all__), None)
 
 

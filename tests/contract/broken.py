@@ -13,7 +13,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from trio_mcp import Link, Notification, SessionMessage, TransportError, memory_link_pair, stream_link
+from trio_mcp import Notification, TransportError
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
@@ -24,6 +24,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
     TransportFailure,
 )
+from trio_mcp.low_level import Link, SessionMessage, memory_link_pair, stream_link
 
 LIMIT = 64 * 1024
 """The longest message that the links over raw streams accept."""

@@ -33,14 +33,6 @@ from trio_mcp import (
     SqliteEventStore,
     StdioServerParameters,
     link,
-    sse_client,
-    stdio_client,
-    stdio_server,
-    stream_link,
-    streamable_http_client,
-    tcp_client,
-    unix_client,
-    websocket_client,
 )
 from trio_mcp._settings import completed, settings_of
 from trio_mcp.auth import OAuth, ResourceOptions, fetching
@@ -54,6 +46,16 @@ from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
+from trio_mcp.low_level import (
+    sse_client,
+    stdio_client,
+    stdio_server,
+    stream_link,
+    streamable_http_client,
+    tcp_client,
+    unix_client,
+    websocket_client,
+)
 from trio_mcp.middleware import Caching, RateLimit
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH

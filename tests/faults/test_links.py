@@ -12,8 +12,9 @@ from trio.testing import MockClock
 
 from tests.effort import examples
 from tests.tables import by_outcome
-from trio_mcp import Client, Link, Server, SessionMessage, TransportError, memory_link_pair
+from trio_mcp import Client, Server, TransportError
 from trio_mcp.jsonrpc.messages import Notification, TransportFailure
+from trio_mcp.low_level import Link, SessionMessage, memory_link_pair
 from trio_mcp.testing import (
     ON_LINKS,
     Await,

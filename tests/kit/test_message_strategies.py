@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.types.published import validator
-from trio_mcp import Server, stream_link
+from trio_mcp import Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
+from trio_mcp.low_level import stream_link
 from trio_mcp.testing.strategies import (
     HEADER_FAULTS,
     MESSAGE_FAULTS,

@@ -12,19 +12,14 @@ from tests.peer import Peer
 from tests.session.harness import ScriptedServer, client_on_wire, server_on_wire, session_pair
 from tests.waiting import steps_within
 from trio_mcp import (
-    BaseSession,
     CallOptions,
     CapabilityError,
-    ClientSession,
-    HandlerOptions,
     LocalProtocolError,
     McpError,
     NegotiationError,
-    RequestContext,
     SessionClosed,
     SessionOptions,
     TransportError,
-    memory_link_pair,
 )
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.jsonrpc.messages import (
@@ -36,6 +31,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
     TransportFailure,
 )
+from trio_mcp.low_level import BaseSession, ClientSession, HandlerOptions, RequestContext, memory_link_pair
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 

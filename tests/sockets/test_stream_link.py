@@ -16,8 +16,9 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.sockets.support import contexts
-from trio_mcp import BaseSession, Client, Context, Link, Server, SessionMessage, TransportError, stream_link
+from trio_mcp import Client, Context, Server, TransportError
 from trio_mcp.jsonrpc import Notification, TransportFailure
+from trio_mcp.low_level import BaseSession, Link, SessionMessage, stream_link
 
 Pair = tuple[trio.abc.Stream, trio.abc.Stream]
 

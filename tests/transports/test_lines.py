@@ -22,13 +22,14 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.transports.support import Recorder
-from trio_mcp import SessionMessage, TransportError
+from trio_mcp import TransportError
 from trio_mcp._nursery import background_nursery
 from trio_mcp.direct_channel import BURST, open_direct_channel
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, TransportFailure
 from trio_mcp.lines import CHUNK, HasFileno, LineSender, PipeReader, read_lines, read_socket
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import SessionMessage
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 from trio_mcp.text_sender import MAX_WAITING
 

@@ -11,9 +11,10 @@ import trio
 import trio.testing
 
 from tests.injection import cancel_everywhere
-from trio_mcp import SessionMessage, TransportError, memory_link_pair
+from trio_mcp import TransportError
 from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Notification, Request, Response, TransportFailure
 from trio_mcp.link import Link
+from trio_mcp.low_level import SessionMessage, memory_link_pair
 
 both = pytest.mark.parametrize("encode", [False, True], ids=["shared", "encoded"])
 UNENCODABLE = {"half": "\ud800"}

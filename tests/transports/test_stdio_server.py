@@ -26,9 +26,10 @@ import trio.testing
 
 from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, script
 from tests.transports.support import NOISY, Recorder, run
-from trio_mcp import SessionMessage, TransportError, stdio_server
+from trio_mcp import TransportError
 from trio_mcp.jsonrpc.messages import Notification, TransportFailure
 from trio_mcp.lines import CHUNK, CLOSE_GRACE
+from trio_mcp.low_level import SessionMessage, stdio_server
 from trio_mcp.stdio import server as stdio_server_module
 
 # --- the wire ------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_garbage_is_answered_if_possible_and_affects_nothing_else(
 LINK = """
     print("before")
     import trio
-    from trio_mcp import SessionMessage, stdio_server
+    from trio_mcp.low_level import SessionMessage, stdio_server
     from trio_mcp.jsonrpc.messages import Malformed, Request, Response
     async def main():
         async with stdio_server(max_message_size=2000) as (read, write):
@@ -221,7 +222,7 @@ def test_sigterm_ends_a_server_whose_client_never_reads() -> None:
 
 UNCANCELLABLE = """
     import sys, trio
-    from trio_mcp import BaseSession, stdio_server
+    from trio_mcp.low_level import BaseSession, stdio_server
     async def handler(params, context):
         print("SLEEPING", file=sys.stderr, flush=True)
         with trio.CancelScope(shield=True):
@@ -287,7 +288,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
         import os, sys, trio
         from tests.injection import cancel_everywhere
         from tests.transports.support import open_descriptors
-        from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.low_level import SessionMessage, stdio_server
         from trio_mcp.errors import LocalProtocolError
         from trio_mcp.jsonrpc.messages import Notification
         def state():

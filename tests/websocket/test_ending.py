@@ -16,8 +16,9 @@ from tests.injection import cancel_everywhere
 from tests.waiting import eventually
 from tests.websocket.test_sessions import client_of
 from tests.websocket.ways import Raw, Tools, every_way, on_our_runners, serving, tasks
-from trio_mcp import HttpError, Link, McpError, SessionMessage, TransportError, websocket_client
+from trio_mcp import HttpError, McpError, TransportError
 from trio_mcp.jsonrpc.messages import Notification, TransportFailure
+from trio_mcp.low_level import Link, SessionMessage, websocket_client
 
 NOTE = SessionMessage(Notification("acme/note"))
 

@@ -13,7 +13,7 @@ from wsproto.frame_protocol import Opcode
 from tests.websocket.test_ending import rest, scripted
 from tests.websocket.test_sessions import client_of
 from tests.websocket.ways import Raw, Tools, on_our_runners, serving
-from trio_mcp import websocket_client
+from trio_mcp.low_level import websocket_client
 
 QUIET = {"keep_alive": 10, "ping_timeout": 35}
 

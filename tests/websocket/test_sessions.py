@@ -14,7 +14,8 @@ from tests.server.harness import every_revision
 from tests.server.http.certificate import over_tls
 from tests.waiting import eventually
 from tests.websocket.ways import Raw, Tools, every_way, on_our_runners, serving, tasks
-from trio_mcp import Answers, Client, McpError, websocket_client
+from trio_mcp import Answers, Client, McpError
+from trio_mcp.low_level import websocket_client
 
 
 def client_of(url: str, mode: str = "auto", **options: Any) -> Client:

@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 without I/O: messages, encoding and decoding, and the requests in flight.
 
-Public for those who write a transport: the messages that a `trio_mcp.Link` carries, and their bytes.
+Public for those who write a transport: the messages that a `trio_mcp.low_level.Link` carries, and their bytes.
 """
 
 from trio_mcp.jsonrpc.codec import LineDecoder as LineDecoder

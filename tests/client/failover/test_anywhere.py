@@ -14,9 +14,10 @@ from tests.client.failover.fakes import Broken, ExchangeWay, Way
 from tests.client.failover.test_switch import BOTH, LEGACY, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
-from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError, failover_client
+from trio_mcp import Client, OutcomeUnknown, TransportError
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, TransportFailure
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import Link, SessionMessage, failover_client
 
 
 @BOTH

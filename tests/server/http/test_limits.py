@@ -14,8 +14,9 @@ from tests.http_peer import Events, Raw, http_request, request
 from tests.listening import local_config
 from tests.server.http.harness import Made, served, session
 from tests.waiting import eventually
-from trio_mcp import HandlerOptions, SessionOptions, types
+from trio_mcp import SessionOptions, types
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.low_level import HandlerOptions
 
 MIB = 1024 * 1024
 SSE = pytest.param("/sse", marks=pytest.mark.legacy)
