@@ -96,7 +96,6 @@ INTERNAL = (
     "C",
     "CacheHints",
     "Config",
-    "ConnectedSession",
     "Connection",
     "DataT",
     "ElicitationCallback",
