@@ -37,9 +37,7 @@ def problems(message: str) -> list[str]:
     else:
         said = subject[area.end() :]
         if NOT_IMPERATIVE.match(said) and not said.startswith(LOOKS_LIKE_ONE):
-            found.append(
-                "say in the imperative what the commit does: 'bound', not 'bounded' or 'the bound'"
-            )
+            found.append("say in the imperative what the commit does: 'bound', not 'bounded' or 'the bound'")
     if len(subject) > LONGEST:
         found.append(f"shorten the subject to {LONGEST} characters; it has {len(subject)}")
     if subject.endswith("."):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, is_typeddict
 
@@ -23,11 +24,21 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
+from trio_mcp._door import DOORS  # noqa: E402
 from trio_mcp._settings import settings_of  # noqa: E402
 from trio_mcp.session import calls  # noqa: E402
 
 # Its hints name this model, which it imports only for calls that report progress.
 calls.ProgressNotificationParams = types.ProgressNotificationParams  # type: ignore[attr-defined]
+
+# The entries of these are `Annotated[type, Default(…)]`. Sphinx shows the types, and `show_defaults` the defaults.
+for module in map(import_module, DOORS):
+    for name in module.__all__:
+        kind: Any = getattr(module, name)
+        if is_typeddict(kind) and settings_of(kind):
+            kind.__annotations__ = {
+                name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()
+            }
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
@@ -79,7 +90,7 @@ nitpicky = True  # as -n on the command line, for builds elsewhere
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|logging|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(DefinitionT|FunctionT|ItemT|ModelT|ResultT|StateT)"),
-    (r"py:class", r"TypeAdapter"),  # pydantic's
+    (r"py:class", r"TypeAdapter|AbstractAsyncContextManager"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
     # The inside of the conformance kit:
@@ -96,11 +107,9 @@ INTERNAL = (
     "C",
     "CacheHints",
     "Config",
-    "Connection",
     "DataT",
     "ElicitationCallback",
     "ElicitationMode",
-    "Exchange",
     "Feed",
     "Fetched",
     "Function",
@@ -133,9 +142,11 @@ INTERNAL = (
     "SamplingCallback",
     "SamplingFeature",
     "Servable",
+    "ServedSession",
     "ServerEra",
     "ShowCode",
     "SessionSink",
+    "SingleRequest",
     "Sink",
     "T",
     "Target",
@@ -185,12 +196,10 @@ def show_defaults(
     if signature is not None and "**unknown" in signature:
         return re.sub(r", \*\*unknown: (\w+\.)*Never", "", signature), returns
     if is_typeddict(obj) and (settings := settings_of(obj)):
-        hints: Any = obj.__annotations__  # type: ignore[attr-defined]
-        # Each is `Annotated[type, Setting(…)]`. Those of a base are shown there.
         shown = [
-            f"{name}: {_short(hints[name].__origin__)} = {getattr(each.default, 'name', repr(each.default))}"
+            f"{name}: {_short(obj.__annotations__[name])} = {getattr(each.default, 'name', repr(each.default))}"
             for name, each in settings.items()
-            if f" {name}: " in str(obj.__doc__)
+            if f" {name}: " in str(obj.__doc__)  # those of a base are shown there
         ]
         return f"(*, {', '.join(shown)})", None
     if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):

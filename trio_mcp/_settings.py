@@ -1,7 +1,7 @@
 """Keyword arguments that are declared once: typed dictionaries whose entries carry their defaults and checks.
 
     class SocketSettings(TypedDict, total=False):
-        max_connections: Annotated[int, Setting(1000, check_count)]
+        max_connections: Annotated[int, Default(1000, check_count)]
 
 A function takes them as ``**settings: Unpack[SocketSettings]``. So type checkers know their names and types,
 `trio_mcp._keywords.refuse_unknown` knows their names, the documentation shows their defaults, and `completed` checks
@@ -17,17 +17,17 @@ from typing import Any, TypeVar
 
 from trio_mcp import _attrs as attrs
 
-__all__ = ["Setting", "completed", "settings_of"]
+__all__ = ["Default", "completed", "settings_of"]
 
 SettingsT = TypeVar("SettingsT")
 
 
 @attrs.frozen
-class Setting:
-    """The part of a setting that its type does not say.
+class Default:
+    """The default of a setting, and how a value that is given is checked.
 
     Attributes:
-        default: Its value if it is not given.
+        default: The value if none is given.
         check: Called with the name and the value that is given; raises if the value can't be used.
         convert: Returns the value to use for the one that is given. It runs before the check, so it must let anything
             pass.
@@ -39,10 +39,10 @@ class Setting:
 
 
 @functools.cache
-def settings_of(kind: Any) -> Mapping[str, Setting]:
-    """Return the settings of a typed dictionary by name, without entries that have no `Setting`."""
-    found = {name: getattr(hint, "__metadata__", ()) for name, hint in kind.__annotations__.items()}
-    return {name: extra[0] for name, extra in found.items() if extra and isinstance(extra[0], Setting)}
+def settings_of(kind: Any) -> Mapping[str, Default]:
+    """Return the defaults and checks of a typed dictionary, by the names of those entries that have some."""
+    extras = {name: getattr(hint, "__metadata__", ()) for name, hint in kind.__annotations__.items()}
+    return {name: extra[0] for name, extra in extras.items() if extra}
 
 
 def completed(kind: type[SettingsT], given: Any) -> SettingsT:

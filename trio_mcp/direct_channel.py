@@ -23,7 +23,7 @@ Take: TypeAlias = Callable[[SessionMessage], object]
 
 BURST = 64
 """Messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small
-enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure)."""
+enough to delay other tasks little. A link holds as many (docs/design/sessions.md, Backpressure)."""
 
 
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:

@@ -19,7 +19,7 @@ from trio_mcp.text_sender import TextSender
 __all__ = [
     "CHUNK",
     "CLOSE_GRACE",
-    "File",
+    "HasFileno",
     "LineSender",
     "PipeReader",
     "check_size",
@@ -76,14 +76,14 @@ async def read_lines(
         await hand_on(inbound, last, metadata)
 
 
-class File(Protocol):
+class HasFileno(Protocol):
     """An object with a descriptor: a pipe or a socket of Trio."""
 
     def fileno(self) -> int:
         """Return the number of the descriptor; negative once it is closed."""
 
 
-def write_now(file: File, data: bytes | memoryview) -> int:
+def write_now(file: HasFileno, data: bytes | memoryview) -> int:
     """Write what the system takes at once, and return how many bytes that is."""
     # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
     try:
@@ -108,7 +108,7 @@ class LineSender(TextSender):
             `read_lines`.
     """
 
-    def __init__(self, back: Inbound, file: File | None = None) -> None:
+    def __init__(self, back: Inbound, file: HasFileno | None = None) -> None:
         super().__init__(partial(hand_on, back))
         self.joining = False
         self._write_now: Callable[[bytes | memoryview], int] = (

@@ -22,8 +22,8 @@ from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 from trio_mcp.testing.strategies import (
     HEADER_FAULTS,
     MESSAGE_FAULTS,
+    AllowedOutcome,
     Hostile,
-    Outcome,
     chunks,
     cut_off,
     draws,
@@ -95,7 +95,7 @@ def test_a_message_that_a_revision_lacks_is_refused(make: Any, method: str, revi
 # --- hostile ones, sent to a healthy server -------------------------------------------------------------------------
 
 
-def fits(outcome: Outcome, answer: dict[str, Any], request_id: Any) -> bool:
+def fits(outcome: AllowedOutcome, answer: dict[str, Any], request_id: Any) -> bool:
     """Whether a response is among what a receiver may do."""
     if "error" in answer:
         return (outcome.codes is None or answer["error"]["code"] in outcome.codes) and answer.get("id") in (

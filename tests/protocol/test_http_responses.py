@@ -18,22 +18,22 @@ from trio_mcp.http.client.sending.http1_format import (
     MAX_HEAD,
     MAX_INTERIM,
     MAX_SEEN,
-    Heads,
-    Incoming,
-    Place,
+    Destination,
+    ResponseHeads,
+    ResponseReader,
     head_of,
     place_of,
 )
-from trio_mcp.http.framing import MAX_FRAMING, Malformed
+from trio_mcp.http.framing import MAX_FRAMING, FramingError
 from trio_mcp.http.headers import Headers
 
 Verdict = tuple[int, dict[str, str], bytes, str] | str
 """Status, fields, body, and whether the connection is ``kept`` or ``closed``; or ``refused``."""
 
 
-def verdict(pieces: list[bytes], heads: Heads | None = None, ended: bool = True) -> Verdict:
+def verdict(pieces: list[bytes], heads: ResponseHeads | None = None, ended: bool = True) -> Verdict:
     """Return what our reader makes of what arrives, and then of the end of the connection."""
-    incoming, head, body = Incoming(Heads() if heads is None else heads), None, b""
+    incoming, head, body = ResponseReader(ResponseHeads() if heads is None else heads), None, b""
     try:
         for piece in pieces:
             if head is None:
@@ -44,7 +44,7 @@ def verdict(pieces: list[bytes], heads: Heads | None = None, ended: bool = True)
                 body, piece = body + content, b""
         if ended and not incoming.complete:
             incoming.end()
-    except Malformed:
+    except FramingError:
         return "refused"
     if head is None or not incoming.complete:
         return "waits"
@@ -96,7 +96,7 @@ RESPONSES: dict[str, list[bytes]] = {
         OK + b"Content-Length:\t002 \r\n\r\nhi",
         OK + b"X-A: 1\r\nDate: a\r\nX-A: 2\r\ndate: b\r\nX-A: \xff\r\n" + HI,
         OK + b"X-A: a\r\n folded\r\nDate: b\r\n\tand more\r\n" + HI,
-        OK + b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n" + HI,
+        OK + b"OutgoingConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n" + HI,
         OK + CHUNKED + b"2\r\nhi\r\n0\r\n\r\n",
         OK + CHUNKED + b"1;a=b\r\nh\r\n1  \r\ni\r\n0\r\nX: y\r\nZ:\r\n\r\n",
         OK + CHUNKED + b"0\r\n\r\n",
@@ -110,7 +110,7 @@ RESPONSES: dict[str, list[bytes]] = {
     ],
     "closed": [
         OK + b"Content-Length: 2\r\nConnection: close\r\n\r\nhi",
-        OK + b"Connection: x\r\nConnection: y, Close\r\n" + HI,
+        OK + b"OutgoingConnection: x\r\nConnection: y, Close\r\n" + HI,
         OK + b"\r\nuntil the end",
         OK + b"Content-Type: a/b\r\n\r\n",
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi",
@@ -158,14 +158,14 @@ def test_a_response_is_read_as_h11_reads_it_wherever_it_is_cut(data: bytes, outc
     whole = verdict([data])
     assert whole == verdict_of_h11(data)
     assert (whole if isinstance(whole, str) else whole[3]) == outcome
-    heads = Heads()
+    heads = ResponseHeads()
     for place in range(len(data) + 1):
         assert verdict([data[:place], data[place:]], heads) == whole, place
     assert verdict([data[place : place + 1] for place in range(len(data))]) == whole
 
 
 STATUSES = listed(b"HTTP/1.1 200 OK | HTTP/1.0 200 OK | HTTP/1.1 204 X | HTTP/1.1 100 X")
-NAMES = listed(b"Content-Length | Transfer-Encoding | Connection | X-A | x-a | Date | Y | Y ")
+NAMES = listed(b"Content-Length | Transfer-Encoding | OutgoingConnection | X-A | x-a | Date | Y | Y ")
 VALUES = [*listed(b"2 | chunked | 3 | 2, 2 | close | a | b\xe9 |  a | a\r\n b | \x7f"), b""]
 BODIES = [b"", b"hi", b"2\r\nhi\r\n0\r\n\r\n", b"hi" + OK + HI]
 FIELDS = st.tuples(*map(st.sampled_from, (NAMES, [b":", b": "], VALUES, [b"\r\n"] * 5 + [b"\n"]))).map(b"".join)
@@ -180,7 +180,7 @@ ANY = st.builds(
 def test_the_verdict_depends_on_neither_the_cuts_nor_the_heads_before(
     before: list[bytes], data: bytes, places: list[int]
 ) -> None:
-    heads = Heads()
+    heads = ResponseHeads()
     for each in before:
         verdict([each], heads)
     assert verdict(split(data, places), heads) == verdict_of_h11(data)
@@ -209,8 +209,8 @@ def test_the_head_is_bounded() -> None:
 def test_the_reason_why_a_head_is_refused_is_bounded(start: str) -> None:
     """It gets into messages and logs."""
     line = start.encode() + b"\xff" * (MAX_HEAD // 2)
-    with pytest.raises(Malformed) as caught:
-        Heads().parse((line if start.startswith("HTTP") else OK + line) + b"\r\n\r\n")
+    with pytest.raises(FramingError) as caught:
+        ResponseHeads().parse((line if start.startswith("HTTP") else OK + line) + b"\r\n\r\n")
     assert 10 < len(str(caught.value)) <= 200
 
 
@@ -223,7 +223,7 @@ def test_what_frames_a_chunk_is_bounded_and_a_stream_may_last() -> None:
 
 
 def test_the_heads_that_are_remembered_are_bounded() -> None:
-    heads = Heads()
+    heads = ResponseHeads()
     for number in range(3 * MAX_SEEN):
         heads.parse(b"HTTP/1.1 200 OK\r\nServer: %d\r\nX-Request-Id: %d\r\n\r\n" % (number, number))
     heads.parse(OK + b"Server: " + b"x" * 5000 + b"\r\n\r\n")
@@ -249,7 +249,7 @@ def test_the_heads_that_are_remembered_are_bounded() -> None:
 )
 def test_where_a_request_goes(url: str, target: str, netloc: str, host: str, port: int) -> None:
     """RFC 3986, sections 3 and 6.2; RFC 9110, section 7.2; RFC 9112, section 3.2.1."""
-    assert place_of(url) == Place(url.startswith("https"), host, port, netloc, target)
+    assert place_of(url) == Destination(url.startswith("https"), host, port, netloc, target)
 
 
 AUTHORITIES = st.sampled_from(
@@ -264,7 +264,7 @@ def test_a_url_is_taken_apart_as_httpx_does(scheme: str, authority: str, parts: 
     url = f"{scheme}://{authority}/{''.join(parts)}"
     parsed = httpx.URL(url)
     ports = {"http": 80, "https": 443}
-    assert place_of(url) == Place(
+    assert place_of(url) == Destination(
         parsed.scheme == "https",
         parsed.raw_host.decode(),
         parsed.port or ports[parsed.scheme],

@@ -20,13 +20,13 @@ from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Notification,
     Request,
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.stdio.client import stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters
@@ -175,7 +175,7 @@ class Relay:
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
-                    if isinstance(item.message, Failure):
+                    if isinstance(item.message, TransportFailure):
                         break
                     await self._from_server(item.message)
             _say("the server has ended; it is restarted when its source changes")
@@ -242,7 +242,7 @@ class Relay:
                 if message.id in self._asking:  # else it is for a server that has been replaced
                     self._asking.discard(message.id)
                     await self._to_server(message)
-            case Failure():
+            case TransportFailure():
                 pass  # malformed lines and lost links are not for the server
             case _:
                 self._confirmed |= isinstance(message, Notification) and message.method == INITIALIZED

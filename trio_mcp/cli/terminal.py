@@ -19,7 +19,7 @@ from trio_mcp.cli.text import clean, clean_line, paragraph, shorten
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
 from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["Dialogue", "ProgressBar", "Script", "has_terminal"]
+__all__ = ["Dialogue", "FormScript", "ProgressBar", "has_terminal"]
 
 MAX_LINE = 64 * 1024  # bytes; chosen: more than anyone types, and a bound on what a paste or a pipe can fill
 # Leaves most of an 80-column line to the message.
@@ -151,7 +151,7 @@ class Dialogue:
         return line.decode("utf-8", "replace").strip()
 
 
-class Script:
+class FormScript:
     """The callback ``elicitation=`` of `Answers` where there is no terminal: fills in forms from the command line.
 
     A form for which something is missing, or wrong, is declined.

@@ -16,7 +16,7 @@ from trio_mcp._nursery import EnteredOnce
 from trio_mcp._renamed import refuse_attributes
 from trio_mcp._settings import completed
 from trio_mcp.client.answers.sources import Answers, InputSources
-from trio_mcp.client.connection import Connection
+from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
@@ -110,7 +110,7 @@ class Client(EnteredOnce):
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
-        self._connection = Connection(
+        self._connection = ClientConnection(
             target, given, options=options, inputs=InputSources(answers), subscriptions=self._subscriptions
         )
         # Without a principal the client itself is the owner, so that its private results are shared with no other

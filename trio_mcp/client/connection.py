@@ -33,13 +33,13 @@ from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
-__all__ = ["Connection", "merged"]
+__all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
 """Seconds to connect in, unless the options say otherwise. Chosen: a first start may install packages."""
 
 
-class Connection:
+class ClientConnection:
     """The connection of a `Client`.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from trio_mcp.client.connection import Connection
+from trio_mcp.client.connection import ClientConnection
 from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
 from trio_mcp.session.calls import USE_SESSION, CallLimits
@@ -44,7 +44,7 @@ class InputRounds:
         max_rounds: How many times the server may ask during one call.
     """
 
-    def __init__(self, connection: Connection, max_rounds: int) -> None:
+    def __init__(self, connection: ClientConnection, max_rounds: int) -> None:
         self._connection = connection
         self._max_rounds = max_rounds
 

@@ -13,7 +13,7 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.connection import Connection
+from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
@@ -64,7 +64,7 @@ class Listening:
         subscriptions: Where the server's notifications go.
     """
 
-    def __init__(self, connection: Connection, subscriptions: Subscriptions) -> None:
+    def __init__(self, connection: ClientConnection, subscriptions: Subscriptions) -> None:
         self._connection = connection
         self._subscriptions = subscriptions
         self.watches = ResourceWatches(connection)
@@ -203,7 +203,7 @@ class ResourceWatches:
         connection: The client's connection.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._watches: dict[str, _Watch] = {}
 

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Annotated, Any, TypeAlias, TypedDict, get_args
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_choice, check_hook
-from trio_mcp._settings import Setting
+from trio_mcp._checks import check_choice, check_hook, check_kind
+from trio_mcp._settings import Default
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.http.client.auth import Auth
@@ -59,12 +59,6 @@ def check_log_level(level: object) -> None:
     check_choice("a log level", level, get_args(LoggingLevel))
 
 
-def _check_instance(name: str, value: object, kind: type) -> None:
-    if value is not None and not isinstance(value, kind):
-        article = "an" if kind.__name__[0] in "AEIO" else "a"
-        raise TypeError(f"{name} must be {article} {kind.__name__}, got {type(value).__name__}")
-
-
 def _check_level(name: str, value: object) -> None:
     if value is not None:
         check_log_level(value)
@@ -99,18 +93,18 @@ class ClientOptions(TypedDict, total=False):
         middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
     """
 
-    auth: Annotated[Auth | None, Setting()]
-    mode: Annotated[str, Setting("auto", partial(check_choice, choices=MODES))]
-    timeout: Annotated[Limit, Setting(USE_SESSION)]
-    client_info: Annotated[Implementation | None, Setting(check=partial(_check_instance, kind=Implementation))]
-    capabilities: Annotated[ClientCapabilities | Mapping[str, Any] | None, Setting()]
-    answers: Annotated[Answers | None, Setting()]
-    options: Annotated[SessionOptions | None, Setting()]
-    log_level: Annotated[LoggingLevel | None, Setting(check=_check_level)]
+    auth: Annotated[Auth | None, Default()]
+    mode: Annotated[str, Default("auto", partial(check_choice, choices=MODES))]
+    timeout: Annotated[Limit, Default(USE_SESSION)]
+    client_info: Annotated[Implementation | None, Default(check=partial(check_kind, kind=Implementation))]
+    capabilities: Annotated[ClientCapabilities | Mapping[str, Any] | None, Default()]
+    answers: Annotated[Answers | None, Default()]
+    options: Annotated[SessionOptions | None, Default()]
+    log_level: Annotated[LoggingLevel | None, Default(check=_check_level)]
     on_log: Annotated[
-        Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None, Setting(check=check_hook)
+        Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None, Default(check=check_hook)
     ]
-    on_message: Annotated[Callable[[Notification], Awaitable[object] | object] | None, Setting(check=check_hook)]
-    middleware: Annotated[Sequence[Middleware], Setting(())]
-    cache: Annotated[ResponseCache | None, Setting(check=partial(_check_instance, kind=ResponseCache))]
-    principal: Annotated[str | Principal | None, Setting()]
+    on_message: Annotated[Callable[[Notification], Awaitable[object] | object] | None, Default(check=check_hook)]
+    middleware: Annotated[Sequence[Middleware], Default(())]
+    cache: Annotated[ResponseCache | None, Default(check=partial(check_kind, kind=ResponseCache))]
+    principal: Annotated[str | Principal | None, Default()]

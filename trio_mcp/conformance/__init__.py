@@ -11,16 +11,19 @@ if TYPE_CHECKING:
     from trio_mcp.conformance.clients import preview_client as preview_client
     from trio_mcp.conformance.engine import check_server as check_server
     from trio_mcp.conformance.engine import preview_server as preview_server
+    from trio_mcp.conformance.options import CheckOptions as CheckOptions
+    from trio_mcp.conformance.options import ClientCheckOptions as ClientCheckOptions
+    from trio_mcp.conformance.options import ServerCheckOptions as ServerCheckOptions
     from trio_mcp.conformance.outcomes import CheckReport as CheckReport
     from trio_mcp.conformance.outcomes import Failure as Failure
     from trio_mcp.conformance.outcomes import Outcome as Outcome
     from trio_mcp.conformance.outcomes import Preview as Preview
     from trio_mcp.conformance.outcomes import Progress as Progress
     from trio_mcp.conformance.plugin import conformance_tests as conformance_tests
-    from trio_mcp.conformance.rules.history import Asked as Asked
     from trio_mcp.conformance.rules.history import Connection as Connection
     from trio_mcp.conformance.rules.history import Exchange as Exchange
     from trio_mcp.conformance.rules.history import History as History
+    from trio_mcp.conformance.rules.history import RecordedRequest as RecordedRequest
     from trio_mcp.conformance.rules.model import Rule as Rule
     from trio_mcp.conformance.rules.model import Verdict as Verdict
     from trio_mcp.conformance.rules.model import broken as broken

@@ -8,11 +8,11 @@ import trio
 
 from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
 from trio_mcp.http.server.app import HttpApp, open_app
-from trio_mcp.http.server.host import Run, Runnable
+from trio_mcp.http.server.host import HostedRun, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
 if TYPE_CHECKING:  # only a caller that passes one needs hypercorn
@@ -36,8 +36,8 @@ class ServeSettings(HttpSettings, total=False):
             ``bind`` replaces ``host`` and ``port``.
     """
 
-    options: Annotated[HttpOptions | None, Setting()]
-    config: Annotated["Config | None", Setting()]
+    options: Annotated[HttpOptions | None, Default()]
+    config: Annotated["Config | None", Default()]
 
 
 class RunSettings(ServeSettings, total=False):
@@ -99,7 +99,7 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
 
 async def _serve(
     app: HttpApp,
-    run: Run,
+    run: HostedRun,
     runner_settings: ServerSettings,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],

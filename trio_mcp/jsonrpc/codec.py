@@ -173,7 +173,7 @@ def encode(message: Incoming) -> bytes:
     """Turn a message into one JSON text in UTF-8 that contains no newline.
 
     Raises:
-        TypeError: If it is a `Malformed` or a `Failure`, which only ever arrive.
+        TypeError: If it is a `Malformed` or a `TransportFailure`, which only ever arrive.
         ValueError: If its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
     """
     plain = _as_json(message)

@@ -24,7 +24,7 @@ from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import Feature, Handler, Needs, Settings
+from trio_mcp.server.features.feature import Feature, FeatureSettings, Handler, Needs
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.resources import read_uri
@@ -57,7 +57,7 @@ class ProxyFeature:
         upstream_capabilities: The capabilities that the upstream has declared.
     """
 
-    def __init__(self, settings: Settings, max_rounds: int) -> None:
+    def __init__(self, settings: FeatureSettings, max_rounds: int) -> None:
         # The methods whose results may ask for input (2026-07-28 `basic/patterns/mrtr`).
         asking = {"tools/call", "resources/read", "prompts/get"}
         self.methods: dict[str, Handler] = {

@@ -33,7 +33,7 @@ from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import Core
 from trio_mcp.server.features.caching import checked_hints
-from trio_mcp.server.features.feature import Feature, ListOptions, Member, Settings
+from trio_mcp.server.features.feature import Feature, FeatureSettings, ListOptions, RunMember
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions
@@ -93,7 +93,7 @@ class BaseServer:
         input = given_or_default("input", given["input"], InputOptions)
         lifespan = given["lifespan"]
         hints = checked_hints(lists.cache_hints)
-        shared = Settings(
+        shared = FeatureSettings(
             info=self.info,
             surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
@@ -119,7 +119,7 @@ class BaseServer:
             given_or_default("options", given["options"], SessionOptions),
             input,
             # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows
-            # Member.
+            # RunMember.
             None if lifespan is None else functools.partial(lifespan, self),
             heard=self._heard,
             family=self._family,
@@ -145,7 +145,7 @@ class BaseServer:
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         """Handle a client's notification: see `Core`, and so are the next three."""
 
-    def _family(self) -> Sequence[Member]:
+    def _family(self) -> Sequence[RunMember]:
         return [self._core]
 
     def _input_schema(self, tool: str) -> dict[str, Any] | None:

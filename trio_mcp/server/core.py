@@ -16,7 +16,7 @@ from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Member, Settings
+from trio_mcp.server.features.feature import FeatureSettings, RunMember
 from trio_mcp.server.functions.held_clock import held_clock
 from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
@@ -52,14 +52,14 @@ class Core:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: FeatureSettings,
         identity: ServerIdentity,
         options: SessionOptions,
         input: InputOptions,
         lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None,
         *,
         heard: Callable[[Notification, Mapping[Any, Any]], Coroutine[Any, Any, None]],
-        family: Callable[[], Sequence[Member]],
+        family: Callable[[], Sequence[RunMember]],
         input_schema: Callable[[str], dict[str, Any] | None],
         watcher: Callable[[Any], Callable[[Topic, bool], None] | None],
     ) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, TypeAlias, TypedDict
 
 from trio_mcp._checks import accepts, check_choices, check_hook
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.server.features.feature import Identify, ListOptions, Middleware, Visible
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.input.options import InputOptions
@@ -58,15 +58,15 @@ class ProxyOptions(TypedDict, total=False):
         options: Limits, timeouts and hooks of each session.
     """
 
-    version: Annotated[str | None, Setting()]
-    instructions: Annotated[str | None, Setting()]
-    middleware: Annotated[Sequence[Middleware], Setting((), _check_middleware)]
-    revisions: Annotated[Sequence[str], Setting(REVISIONS, partial(check_choices, choices=REVISIONS))]
-    expose_errors: Annotated[bool, Setting(False)]
-    lists: Annotated[ListOptions | None, Setting()]
-    input: Annotated[InputOptions | None, Setting()]
-    principal: Annotated["Identify | None", Setting(check=_check_principal)]
-    options: Annotated[SessionOptions | None, Setting()]
+    version: Annotated[str | None, Default()]
+    instructions: Annotated[str | None, Default()]
+    middleware: Annotated[Sequence[Middleware], Default((), _check_middleware)]
+    revisions: Annotated[Sequence[str], Default(REVISIONS, partial(check_choices, choices=REVISIONS))]
+    expose_errors: Annotated[bool, Default(False)]
+    lists: Annotated[ListOptions | None, Default()]
+    input: Annotated[InputOptions | None, Default()]
+    principal: Annotated["Identify | None", Default(check=_check_principal)]
+    options: Annotated[SessionOptions | None, Default()]
 
 
 class ServerOptions(ProxyOptions, total=False):
@@ -82,7 +82,7 @@ class ServerOptions(ProxyOptions, total=False):
             is answered as for an unknown name. If the function raises, the entry is hidden and the exception logged.
     """
 
-    lifespan: Annotated[Lifespan | None, Setting(check=_check_lifespan)]
-    extensions: Annotated[Mapping[str, Mapping[str, Any]] | None, Setting()]
-    functions: Annotated[FunctionOptions | None, Setting()]
-    visible: Annotated[Visible | None, Setting(check=partial(check_hook, sync=True))]
+    lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]
+    extensions: Annotated[Mapping[str, Mapping[str, Any]] | None, Default()]
+    functions: Annotated[FunctionOptions | None, Default()]
+    visible: Annotated[Visible | None, Default(check=partial(check_hook, sync=True))]

@@ -13,7 +13,7 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
-from trio_mcp.server.features.feature import EntryKind, Feature, Member, checked_tags
+from trio_mcp.server.features.feature import EntryKind, Feature, RunMember, checked_tags
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
@@ -108,7 +108,7 @@ class Server(BaseServer):
         if own is not None:
             await own.handle(notification, states)
 
-    def _family(self) -> Sequence[Member]:
+    def _family(self) -> Sequence[RunMember]:
         mounts = self._mounts.made
         return super()._family() if mounts is None else mounts.family()
 

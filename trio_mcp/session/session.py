@@ -27,7 +27,7 @@ from trio_mcp.jsonrpc.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.jsonrpc.messages import ErrorData, Failure, Incoming, Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Notification, RequestId, SessionMessage, TransportFailure
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.calls import CallLimits, Calls, Limits
 from trio_mcp.session.handlers import Handlers, RequestContext, error_for
@@ -323,7 +323,7 @@ class BaseSession(EnteredOnce):
     def _take(self, item: SessionMessage) -> None:
         message = item.message
         # Without a request id, the transport reports that the whole link is lost.
-        if type(message) is Failure and message.request_id is None:
+        if type(message) is TransportFailure and message.request_id is None:
             raise LinkLostError(message.error)
         self.feed(message, item.metadata)
 
@@ -344,7 +344,7 @@ class BaseSession(EnteredOnce):
             metadata = self.on_arrival(message, metadata or {})
         for event in (
             peer.fail(message.request_id, message.error)
-            if type(message) is Failure
+            if type(message) is TransportFailure
             else peer.receive(message, metadata, hold)
         ):
             match event:

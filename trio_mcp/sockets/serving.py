@@ -12,18 +12,18 @@ from trio_mcp._checks import check_count, check_seconds
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp._platform import AF_UNIX
-from trio_mcp._settings import Setting
+from trio_mcp._settings import Default
 from trio_mcp.link import Link
 from trio_mcp.sockets.listening import keep_alive, peer_credentials
-from trio_mcp.sockets.stream_link import Terms, link_on_terms
+from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 
-__all__ = ["Run", "Session", "SocketSettings", "serve_listeners"]
+__all__ = ["SocketRun", "SocketSession", "SocketSettings", "serve_listeners"]
 
 LAST_WORDS = 0.5
 """Seconds after the grace for the last messages, on the wire (chosen: it is only local writes)."""
 
 
-class Session(Protocol):
+class SocketSession(Protocol):
     """One client of a run."""
 
     ending: bool
@@ -38,7 +38,7 @@ class Session(Protocol):
         """Cancel what still runs, and close the link."""
 
 
-class Run(Protocol):
+class SocketRun(Protocol):
     """One run of a server."""
 
     async def serve_opening(
@@ -52,24 +52,22 @@ class SocketSettings(TypedDict, total=False):
 
     Attributes:
         max_message_size: The longest line accepted from a client, in bytes; a longer one is refused and skipped.
-            4 MiB by default.
         head_timeout: Seconds for a TLS handshake and the client's first message, from the beginning of the connection.
-            5 by default.
-        max_connections: How many connections may be open at once; further ones are closed. 1000 by default.
-        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full. 30 by default.
-        grace: Seconds that requests under way are given when the server ends. 5 by default.
+        max_connections: How many connections may be open at once; further ones are closed.
+        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full.
+        grace: Seconds that requests under way are given when the server ends.
     """
 
     # The same as over HTTP; docs/reference/limits.md has a table of all bounds.
-    max_message_size: Annotated[int, Setting(4 * 1024 * 1024, check_count)]
-    head_timeout: Annotated[float, Setting(5.0, check_seconds)]
-    max_connections: Annotated[int, Setting(1000, check_count)]
-    write_timeout: Annotated[float, Setting(30.0, check_seconds)]
-    grace: Annotated[float, Setting(5.0, check_seconds)]
+    max_message_size: Annotated[int, Default(4 * 1024 * 1024, check_count)]
+    head_timeout: Annotated[float, Default(5.0, check_seconds)]
+    max_connections: Annotated[int, Default(1000, check_count)]
+    write_timeout: Annotated[float, Default(30.0, check_seconds)]
+    grace: Annotated[float, Default(5.0, check_seconds)]
 
 
 async def serve_listeners(
-    run: Run,
+    run: SocketRun,
     listeners: list[trio.SocketListener],
     settings: SocketSettings,
     *,
@@ -106,14 +104,14 @@ async def serve_listeners(
 class _Server:
     """The connections of one server."""
 
-    def __init__(self, run: Run, settings: SocketSettings, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, run: SocketRun, settings: SocketSettings, tls: ssl.SSLContext | None) -> None:
         self._run = run
         self._settings = settings
         self._tls = tls
         self._ending = False
         self._count = 0
         self._handshakes: set[trio.CancelScope] = set()
-        self._sessions: set[Session] = set()
+        self._sessions: set[SocketSession] = set()
         self._interruptions: list[BaseException] = []
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -151,9 +149,9 @@ class _Server:
             if certificate := encrypted.getpeercert():
                 metadata["certificate"] = certificate
             stream = encrypted
-        sessions: list[Session] = []
+        sessions: list[SocketSession] = []
 
-        def opened(session: Session) -> None:
+        def opened(session: SocketSession) -> None:
             sessions.append(session)
             self._sessions.add(session)
             # It came when the server had begun to end, so `end` does not know it.
@@ -161,7 +159,7 @@ class _Server:
                 accepted.socket.close()
 
         settings = self._settings
-        terms = Terms("the client", guarded=True, deadline=deadline, write_timeout=settings["write_timeout"])
+        terms = PeerTerms("the client", guarded=True, deadline=deadline, write_timeout=settings["write_timeout"])
         try:
             await self._run.serve_opening(
                 link_on_terms(stream, terms, settings["max_message_size"], metadata or None), opened
@@ -193,7 +191,7 @@ class _Server:
             for session in self._sessions:
                 nursery.start_soon(self._end, session, deadline)
 
-    async def _end(self, session: Session, deadline: float) -> None:
+    async def _end(self, session: SocketSession, deadline: float) -> None:
         session.ending = True
         # Listeners are told outside the grace: that has a bound already, and must happen even if the grace is short.
         await session.end_listening()

@@ -14,7 +14,7 @@ from trio_mcp._platform import check_pipes
 from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
-from trio_mcp.jsonrpc.messages import Failure
+from trio_mcp.jsonrpc.messages import TransportFailure
 from trio_mcp.lines import LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
@@ -132,7 +132,7 @@ class _Connection:
             await self._output_ended.wait()
             with trio.move_on_after(EXIT_MOMENT):  # the callback for standard error may be slow
                 await self._stderr.ended.wait()
-        await hand_on(self.inbound, Failure(self._cause()))
+        await hand_on(self.inbound, TransportFailure(self._cause()))
         self.inbound.close()
 
     def _cause(self) -> TransportError:

@@ -16,7 +16,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.errors import RequestTimeout
 
-__all__ = ["PROBING", "Held", "Probing"]
+__all__ = ["PROBING", "HeldOutput", "Probing"]
 
 PROBE = b"server/discover"
 
@@ -24,7 +24,7 @@ MAX_HELD = 64 * 1024
 """Bytes that are held back. Chosen: nine times what the official Python SDK 1.30 prints about the probe."""
 
 
-class Held:
+class HeldOutput:
     """What one server prints, from the first lines about the probe until its era is known.
 
     Args:
@@ -83,10 +83,10 @@ class Probing:
     """A client's search for the era of its server."""
 
     def __init__(self) -> None:
-        self._held: list[Held] = []
+        self._held: list[HeldOutput] = []
         self._over = False
 
-    def hold(self, held: Held) -> bool:
+    def hold(self, held: HeldOutput) -> bool:
         """Take lines to decide about; return False if the era is known."""
         if not self._over:
             self._held.append(held)

@@ -18,7 +18,7 @@ from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
 from trio_mcp._checks import (
-    Filled,
+    FilledText,
     as_written,
     check_count,
     check_headers,
@@ -147,7 +147,7 @@ class _Target:
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # Without the query, which may hold a secret.
-        secret = isinstance(url, Filled)
+        secret = isinstance(url, FilledText)
         self.shown = as_written(url).partition("?")[0] if secret else f"{parts.scheme}://{named}{parts.path}"
         self._where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
 

@@ -12,7 +12,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from trio_mcp.errors import TransportError
-from trio_mcp.websocket.frames import Fault
+from trio_mcp.websocket.frames import CloseCause
 from trio_mcp.websocket.stream import Accept, WatchedStream
 
 __all__ = ["LAST_WORDS", "NOT_TEXT", "SUBPROTOCOL", "Ended", "Open", "Socket", "TrioSocket", "farewell"]
@@ -149,7 +149,7 @@ class TrioSocket:
         except ConnectionClosed:
             pass
         else:
-            self._stream.give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
+            self._stream.give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         raise Ended(await self._end())
 
     async def send(self, messages: Sequence[bytes]) -> None:
@@ -175,7 +175,7 @@ class TrioSocket:
             cause = f"the {peer} sent {fault.reason}"
         elif self._failure is not None:
             cause = f"the connection to the {peer} failed: {type(self._failure).__name__}: {self._failure}"
-            fault = Fault(CloseReason.INTERNAL_ERROR, "the connection failed")
+            fault = CloseCause(CloseReason.INTERNAL_ERROR, "the connection failed")
         elif code != CloseReason.ABNORMAL_CLOSURE and stream.answered:
             with trio.move_on_after(LAST_WORDS):
                 await self.hang_up()  # the server closes first (RFC 6455, section 7.1.1), and the client does not mind
@@ -188,7 +188,7 @@ class TrioSocket:
         else:
             # The parser refused a frame: no close frame has come, and trio-websocket sends none.
             cause = f"the {peer} broke the protocol of WebSocket: {closed.reason}"
-            fault = Fault(code, closed.reason or "")
+            fault = CloseCause(code, closed.reason or "")
         # Recorded as a fault, so that `hang_up` lingers: a reset could destroy the close frame on its way.
         stream.give_up(fault)
         with trio.move_on_after(LAST_WORDS):
@@ -197,7 +197,7 @@ class TrioSocket:
 
     async def close(self, code: int, reason: str) -> None:
         # Once the reader has ended, there is a better reason, or none is left to hear one: see `_end`.
-        fault = self._stream.fault or (Fault(code, reason) if self._connection.closed is None else None)
+        fault = self._stream.fault or (CloseCause(code, reason) if self._connection.closed is None else None)
         if fault is not None:
             await self._stream.say_goodbye(fault)
 
@@ -217,12 +217,12 @@ class TrioSocket:
             silent = now - stream.heard
             if silent >= self._timeout:
                 text = f"nothing within ping_timeout={self._timeout:g} seconds"
-                stream.give_up(Fault(CloseReason.INTERNAL_ERROR, text))
+                stream.give_up(CloseCause(CloseReason.INTERNAL_ERROR, text))
                 return
             # Bytes that trickle in are signs of life, so silence alone would never end such a message.
             if stream.unfinished() >= self._message_timeout:
                 text = f"a message that took longer than {self._message_timeout:g} seconds"
-                stream.give_up(Fault(CloseReason.POLICY_VIOLATION, text))
+                stream.give_up(CloseCause(CloseReason.POLICY_VIOLATION, text))
                 return
             quiet = silent >= self._interval or self.waiting
             if quiet:

@@ -17,7 +17,7 @@ from wsproto.frame_protocol import FrameProtocol
 from trio_mcp._nursery import closing
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import CHUNK, read_socket, write_now
-from trio_mcp.websocket.frames import BURST, Fault, Frames
+from trio_mcp.websocket.frames import BURST, CloseCause, Frames
 from trio_mcp.websocket.text_frames import SplitFrame, read_text_frame, split_frame, text_frame_parts
 
 __all__ = ["WatchedStream"]
@@ -79,7 +79,7 @@ class WatchedStream:
         # only when still more arrives.
         self._answering = trio.Event()
         self.heard = trio.current_time()
-        self.fault: Fault | None = None
+        self.fault: CloseCause | None = None
         self.answered = False
         self.goodbye = False
         self.broken = ""
@@ -103,7 +103,7 @@ class WatchedStream:
         self.heard += seconds
         self._begun += seconds
 
-    def give_up(self, fault: Fault) -> None:
+    def give_up(self, fault: CloseCause) -> None:
         """Read no more; `say_goodbye` tells the peer why."""
         # The first fault stands; a later one, such as silence, may be no more than its consequence.
         if self.fault is None:
@@ -265,7 +265,7 @@ class WatchedStream:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    async def say_goodbye(self, fault: Fault) -> None:
+    async def say_goodbye(self, fault: CloseCause) -> None:
         """Send a close frame, after what is being sent; do nothing if one was sent."""
         # During a send `goodbye` is set only for that time, so wait for its end; `send_all` looks again.
         if not self.goodbye or self._sending.locked():

@@ -18,7 +18,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.http.runner.hypercorn.settings import settings_from
 from trio_mcp.http.runner.serving import MAKERS, Runner
 from trio_mcp.http.runner.settings import ServerLimits
-from trio_mcp.http.runner.wire import Wire
+from trio_mcp.http.runner.wire import DeadlineStream
 
 __all__ = ["App", "everything", "over_memory", "tls_client", "writes"]
 
@@ -124,11 +124,11 @@ async def tls_client(stream: Any, trusted: ssl.SSLContext) -> trio.SSLStream[Any
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return what the connections of HTTP/1.1 will write from now on; a write is usually a packet."""
     seen: list[bytes] = []
-    send = Wire.send
+    send = DeadlineStream.send
 
-    async def record(wire: Wire, data: bytes) -> bool:
+    async def record(wire: DeadlineStream, data: bytes) -> bool:
         seen.append(data)
         return await send(wire, data)
 
-    monkeypatch.setattr(Wire, "send", record)
+    monkeypatch.setattr(DeadlineStream, "send", record)
     return seen

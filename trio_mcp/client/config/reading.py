@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from trio_mcp._checks import Filled
+from trio_mcp._checks import FilledText
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp._log import logger
 from trio_mcp.client.config.text import Place, Places, parsed, read_regular, without_comments
@@ -513,7 +513,7 @@ class _Judge:
             self.problem(path, problem)
         if "${input:" in value:
             others = {key: each for key, each in self._config.variables.items() if not key.startswith("input:")}
-            text = Filled(text, expand(value, self._config.environ, others)[0])
+            text = FilledText(text, expand(value, self._config.environ, others)[0])
         # Gemini CLI fills it in, most others don't.
         if value[:1] == "$" and value[1:].isidentifier():
             self._warn(path, "a '$' without braces is not filled in; write ${NAME}")

@@ -61,7 +61,11 @@ class ClientGroup(EnteredOnce):
         refuse_unknown(ClientGroup, settings, GroupOptions)
         if not isinstance(servers, Mapping):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
-        given = completed(GroupOptions, settings)
+        of_clients = settings_of(ClientOptions)
+        self._client_options: Any = {name: value for name, value in settings.items() if name in of_clients}
+        # Each client checks those, so that errors name the server.
+        own = {name: value for name, value in settings.items() if name not in of_clients}
+        given = completed(GroupOptions, own)
         per_server = given["per_server"] or {}
         # Refused, as a slip in a name would leave the server without its options, and nothing would tell.
         for name in per_server:
@@ -70,10 +74,8 @@ class ClientGroup(EnteredOnce):
         # Shared by both parts: a server that is removed takes its shortened names with it.
         names = JoinedNames()
         # Apart from the rest: a process, which takes none, may be in the same group.
-        self._auth = given["auth"]
+        self._auth = self._client_options.pop("auth", None)
         check_auth(self._auth)
-        of_clients = settings_of(ClientOptions).keys() - {"auth"}
-        self._client_options: Any = {name: value for name, value in settings.items() if name in of_clients}
         self._members = Members(
             require=given["require"],
             max_wait=given["max_wait"],
@@ -85,8 +87,8 @@ class ClientGroup(EnteredOnce):
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
             # Raises now, before anything is started, if an argument of one of the clients is invalid.
-            own = per_server.get(name, {})
-            self._members.new(name, self._authorized(target, own), {**self._client_options, **own})
+            options = per_server.get(name, {})
+            self._members.new(name, self._authorized(target, options), {**self._client_options, **options})
 
     @classmethod
     def from_config(

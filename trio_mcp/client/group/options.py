@@ -4,18 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, get_args
 
-from trio_mcp._checks import check_choice, check_hook, check_seconds
-from trio_mcp._settings import Setting
+from trio_mcp._checks import check_choice, check_hook, check_kind, check_seconds
+from trio_mcp._settings import Default
 from trio_mcp.client.group.members import Require, ServerStatus
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.retrying import Backoff
 
 __all__ = ["GroupOptions"]
-
-
-def _check_backoff(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, Backoff):
-        raise TypeError(f"{name} must be a Backoff, got {type(value).__name__}")
 
 
 class GroupOptions(ClientOptions, total=False):
@@ -34,8 +29,8 @@ class GroupOptions(ClientOptions, total=False):
         per_server: Arguments of the `Client` for particular servers, by name; they override those for all servers.
     """
 
-    require: Annotated[Require, Setting("all", partial(check_choice, choices=get_args(Require)))]
-    max_wait: Annotated[float, Setting(5.0, partial(check_seconds, zero=True))]
-    reconnect: Annotated[Backoff | None, Setting(check=_check_backoff)]
-    on_status: Annotated[Callable[[str, ServerStatus], object] | None, Setting(check=partial(check_hook, sync=True))]
-    per_server: Annotated[Mapping[str, ClientOptions] | None, Setting()]
+    require: Annotated[Require, Default("all", partial(check_choice, choices=get_args(Require)))]
+    max_wait: Annotated[float, Default(5.0, partial(check_seconds, zero=True))]
+    reconnect: Annotated[Backoff | None, Default(check=partial(check_kind, kind=Backoff))]
+    on_status: Annotated[Callable[[str, ServerStatus], object] | None, Default(check=partial(check_hook, sync=True))]
+    per_server: Annotated[Mapping[str, ClientOptions] | None, Default()]

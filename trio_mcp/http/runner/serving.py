@@ -13,7 +13,7 @@ from trio_mcp.http.runner.h1.connection import LeanRunner
 from trio_mcp.http.runner.h1.parsers import httptools_parser
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
-from trio_mcp.http.runner.wire import Connection, Connections
+from trio_mcp.http.runner.wire import Connections, RunnableConnection
 
 __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
@@ -27,7 +27,7 @@ class Runner(Protocol):
 
     protocols: list[str]
 
-    def connect(self, stream: Any) -> Connection:
+    def connect(self, stream: Any) -> RunnableConnection:
         """Return the connection that serves a stream."""
 
     async def run(self) -> None:

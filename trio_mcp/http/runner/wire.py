@@ -23,7 +23,7 @@ try:
 except ImportError:  # on Windows; `unread` is for a runner that needs Linux
     pass
 
-__all__ = ["MAX_RECEIVED", "PIECE", "Connection", "Connections", "Wire", "address", "lifetime"]
+__all__ = ["MAX_RECEIVED", "PIECE", "Connections", "DeadlineStream", "RunnableConnection", "address", "lifetime"]
 
 MAX_RECEIVED = 64 * 1024
 """Bytes read at a time (chosen)."""
@@ -35,7 +35,7 @@ PIECE = 64 * 1024
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
-class Wire:
+class DeadlineStream:
     """A connection's stream: no wait outlives its deadline, and nothing follows data that was cut off.
 
     Args:
@@ -198,7 +198,7 @@ def address(name: Callable[[], Any]) -> tuple[str, int] | None:
     return found[:2] if isinstance(found, tuple) else None
 
 
-class Connection(Protocol):
+class RunnableConnection(Protocol):
     """A connection, from its acceptance to its end."""
 
     async def run(self) -> None:
@@ -216,10 +216,10 @@ class Connections:
         limit: How many there may be at once; further ones are answered with 503 and closed.
     """
 
-    def __init__(self, connect: Callable[[Any], Connection], limit: int) -> None:
+    def __init__(self, connect: Callable[[Any], RunnableConnection], limit: int) -> None:
         self._connect = connect
         self._limit = limit
-        self._open: set[Connection] = set()
+        self._open: set[RunnableConnection] = set()
         self._interruptions: list[BaseException] = []
 
     async def serve(self, stream: Any) -> None:

@@ -40,7 +40,7 @@ from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_field
 from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.gate import Gate, end_of
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.server.websocket import WebSockets, wants_websocket
@@ -85,7 +85,7 @@ PARAMETER: Final = b"mcp-param-"
 
 
 @contextlib.asynccontextmanager
-async def open_app(run: Run, options: HttpOptions) -> AsyncIterator[HttpApp]:
+async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpApp]:
     """Make the application for a run, with what judges its tokens.
 
     Raises:
@@ -110,7 +110,7 @@ class HttpApp:
         ValueError: If something that the server offers needs scopes, and no token is judged.
     """
 
-    def __init__(self, run: Run, options: HttpOptions, gate: Gate | None = None) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
         if gate is None and run.served.scoped:
             raise ValueError(
                 f"{run.served.scoped} needs scopes, which only hold where tokens are judged: serve with "
@@ -323,7 +323,7 @@ class HttpApp:
             await self._refuse(ending(), request, answer)
         else:
             # Counted from here on, after the body was counted by `_body`. A handler that outlives this exchange keeps
-            # the message counted; see `Held`.
+            # the message counted; see `CountedMessage`.
             try:
                 held = self._ledger.take(message, len(body))
             except NoRoom as exc:

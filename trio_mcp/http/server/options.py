@@ -5,9 +5,9 @@ from functools import partial
 from typing import Annotated, Any, Final, Self, TypedDict, Unpack
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_count, check_seconds, check_text
+from trio_mcp._checks import check_count, check_kind, check_seconds, check_text
 from trio_mcp._keywords import refuse_unknown
-from trio_mcp._settings import Setting, completed
+from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.http.server.event_store import EventStore
 from trio_mcp.http.server.protection import Protection
@@ -21,8 +21,8 @@ RUNNERS: Final = ("hypercorn", "h11", "httptools")
 PROTECTION: Final = ("document", "opened", "permit", "resource")
 """What a `Protection` has."""
 
-_SECONDS = partial(Setting, check=check_seconds)
-_COUNT = partial(Setting, check=check_count)
+_SECONDS = partial(Default, check=check_seconds)
+_COUNT = partial(Default, check=check_count)
 
 
 # Runs before the check, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
@@ -39,12 +39,7 @@ def _check_path(name: str, value: object) -> None:
         raise ValueError(f"{name} must begin with a slash, got {value!r}")
 
 
-_PATH = partial(Setting, check=_check_path, convert=_without_end)
-
-
-def _check_store(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, EventStore):
-        raise TypeError(f"{name} must be an EventStore, got {type(value).__name__}")
+_PATH = partial(Default, check=_check_path, convert=_without_end)
 
 
 # A name, not a class: the endpoint does not know the runners, which import it.
@@ -111,16 +106,16 @@ class HttpSettings(TypedDict, total=False):
     # The path of the specification's own example (`basic/transports`, Streamable HTTP).
     path: Annotated[str | None, _PATH("/mcp")]
     health_path: Annotated[str | None, _PATH("/health")]
-    allowed_hosts: Annotated[Sequence[str] | None, Setting()]
-    allowed_origins: Annotated[Sequence[str] | None, Setting()]
-    cors: Annotated[bool, Setting(False)]
+    allowed_hosts: Annotated[Sequence[str] | None, Default()]
+    allowed_origins: Annotated[Sequence[str] | None, Default()]
+    cors: Annotated[bool, Default(False)]
     sse_path: Annotated[str | None, _PATH()]
     message_path: Annotated[str, _PATH("/messages")]
     websocket_path: Annotated[str | None, _PATH()]
-    stateless: Annotated[bool, Setting(False)]
-    json_only: Annotated[bool, Setting(False)]
-    event_store: Annotated[EventStore | None, Setting(check=_check_store)]
-    retry: Annotated[float | None, Setting(1.0, partial(check_seconds, finite=True, optional=True))]
+    stateless: Annotated[bool, Default(False)]
+    json_only: Annotated[bool, Default(False)]
+    event_store: Annotated[EventStore | None, Default(check=partial(check_kind, kind=EventStore))]
+    retry: Annotated[float | None, Default(1.0, partial(check_seconds, finite=True, optional=True))]
     max_sessions: Annotated[int, _COUNT(1000)]
     session_timeout: Annotated[float, _SECONDS(1800.0)]
     max_message_size: Annotated[int, _COUNT(4 * 1024 * 1024)]
@@ -135,8 +130,8 @@ class HttpSettings(TypedDict, total=False):
     max_connections: Annotated[int, _COUNT(1000)]
     write_timeout: Annotated[float, _SECONDS(30.0)]
     grace: Annotated[float, _SECONDS(5.0)]
-    auth: Annotated[Protection | None, Setting(check=_check_auth)]
-    runner: Annotated[str, Setting("hypercorn", _check_runner)]
+    auth: Annotated[Protection | None, Default(check=_check_auth)]
+    runner: Annotated[str, Default("hypercorn", _check_runner)]
 
 
 @attrs.frozen(init=False)

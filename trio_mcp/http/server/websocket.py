@@ -22,11 +22,11 @@ from trio_mcp.http.server.access import note_status
 from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
 from trio_mcp.http.server.door import ending
 from trio_mcp.http.server.gate import end_of
-from trio_mcp.http.server.host import Client, Run
+from trio_mcp.http.server.host import HostedClient, HostedRun
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.lines import CHUNK
 from trio_mcp.link import Link
-from trio_mcp.websocket.frames import Fault, too_big
+from trio_mcp.websocket.frames import CloseCause, too_big
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import NOT_TEXT, SUBPROTOCOL, Ended, Socket, TrioSocket, farewell
 from trio_mcp.websocket.stream import Accept, WatchedStream
@@ -35,10 +35,10 @@ __all__ = ["WebSockets", "wants_websocket"]
 
 # 1012, 1013 and 3000 (unauthorized) are not in RFC 6455, but in IANA's registry of close codes. The first two ask the
 # client to come back.
-ENDING: Final = Fault(CloseReason.SERVICE_RESTART, "the server is ending")
-FULL: Final = Fault(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
-EXPIRED: Final = Fault(3000, "the token has expired; come back with a new one")
-FAILED: Final = Fault(CloseReason.INTERNAL_ERROR, "the session failed")
+ENDING: Final = CloseCause(CloseReason.SERVICE_RESTART, "the server is ending")
+FULL: Final = CloseCause(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
+EXPIRED: Final = CloseCause(3000, "the token has expired; come back with a new one")
+FAILED: Final = CloseCause(CloseReason.INTERNAL_ERROR, "the session failed")
 
 # trio-websocket reads this head in place of the client's, which has been judged: only the key matters. Some heads that
 # HTTP allows would make it fail.
@@ -68,10 +68,10 @@ class WebSockets:
         options: The settings of the endpoint.
     """
 
-    def __init__(self, run: Run, options: HttpOptions) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions) -> None:
         self._run = run
         self._options = options
-        self._sessions: set[Client] = set()
+        self._sessions: set[HostedClient] = set()
         self._count = 0
         self._ending = False
 
@@ -177,9 +177,9 @@ class WebSockets:
         if request.principal is not None:
             metadata["principal"] = request.principal
         link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
-        sessions: list[Client] = []
+        sessions: list[HostedClient] = []
 
-        def opened(session: Client) -> None:
+        def opened(session: HostedClient) -> None:
             sessions.append(session)
             self._sessions.add(session)
 
@@ -222,7 +222,7 @@ async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
             raise
 
 
-async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Client]) -> None:
+async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[HostedClient]) -> None:
     await trio.sleep_until(deadline)
     link.farewell = EXPIRED
     for session in sessions:  # one, or none yet
@@ -230,7 +230,7 @@ async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Clien
         await _end(session)
 
 
-async def _end(session: Client) -> None:
+async def _end(session: HostedClient) -> None:
     # First, because a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
     await session.end_listening()
     await session.wait_settled()
@@ -270,14 +270,14 @@ class AsgiSocket:
             raise Ended(farewell("client", code, event.get("reason")))
         text: str | None = event.get("text")
         if text is None:
-            await self._give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
+            await self._give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         data = (text or "").encode()
         # Late, as the ASGI server has all of it in memory by now: only a limit of its own can prevent that.
         if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
         return data
 
-    async def _give_up(self, fault: Fault) -> None:
+    async def _give_up(self, fault: CloseCause) -> None:
         await self.close(*fault)
         raise Ended(TransportError(f"the client sent {fault.reason}"))
 

@@ -7,7 +7,15 @@ from typing import Any
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import NO_SCOPES, Feature, Handler, Middleware, Needs, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import (
+    NO_SCOPES,
+    Feature,
+    FeatureSettings,
+    Handler,
+    Middleware,
+    Needs,
+    RegisteredMethod,
+)
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.session.handlers import incoming_of
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
@@ -28,7 +36,7 @@ class Dispatch:
         needs: What tells the scopes that a request needs, for methods whose requests may need some.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.methods: dict[str, Handler] = {}
         self.needs: dict[str, Needs] = {}
         self._settings = settings

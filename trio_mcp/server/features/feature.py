@@ -39,15 +39,15 @@ __all__ = [
     "Entry",
     "EntryKind",
     "Feature",
+    "FeatureSettings",
     "Handler",
     "Identify",
     "ListOptions",
-    "Member",
     "Middleware",
     "Mounted",
     "Needs",
     "RegisteredMethod",
-    "Settings",
+    "RunMember",
     "Visible",
     "checked_tags",
     "described",
@@ -113,11 +113,11 @@ class Feature(Protocol):
         """Return the capabilities declared to a client of this revision."""
 
 
-class Member(Protocol):
+class RunMember(Protocol):
     """One of the servers of a run: the one that runs, or one that is mounted in it."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> FeatureSettings:
         """The server's settings."""
 
     @property
@@ -145,7 +145,7 @@ class Mounted(Protocol):
 # They compare by identity, and so are hashable: the values of a run's lifespans are keyed by the settings of their
 # servers.
 @attrs.define(eq=False)
-class Settings:
+class FeatureSettings:
     """The part of a server that its features can see.
 
     Attributes:
@@ -356,7 +356,7 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     return found
 
 
-def held(details: Mapping[str, Any], settings: Settings, what: str) -> dict[str, Any]:
+def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> dict[str, Any]:
     """Return what all entries share besides their definitions: tags, scopes, and whether a filter decides about them.
 
     Raises:

@@ -18,7 +18,7 @@ from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Entry, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import Entry, FeatureSettings, RegisteredMethod
 from trio_mcp.server.features.prompts import PromptFeature, RegisteredPrompt
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
@@ -46,7 +46,7 @@ class Mounts:
         inner: The servers mounted in it.
     """
 
-    settings: Settings
+    settings: FeatureSettings
     lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None
     dispatch: Dispatch
     tools: ToolFeature
@@ -151,7 +151,7 @@ class _Mount:
 
     other: Mounts
     prefix: str | None
-    settings: Settings
+    settings: FeatureSettings
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:

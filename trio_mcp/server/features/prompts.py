@@ -15,8 +15,8 @@ from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
     EntryKind,
+    FeatureSettings,
     Needs,
-    Settings,
     described,
     held,
     name_of,
@@ -116,7 +116,7 @@ class PromptFeature:
         registry: The prompts, by name.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredPrompt] = Registry("prompt")
         self.methods = {"prompts/list": self._list, "prompts/get": self._get}
         self.needs: Mapping[str, Needs] = {"prompts/get": self._needed}
@@ -200,7 +200,7 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
     return arguments
 
 
-def _make_prompt(function: Callable[..., Any], settings: Settings, details: PromptDetails) -> RegisteredPrompt:
+def _make_prompt(function: Callable[..., Any], settings: FeatureSettings, details: PromptDetails) -> RegisteredPrompt:
     from trio_mcp.types.prompts import Prompt, PromptArgument
 
     if not callable(function):

@@ -23,9 +23,9 @@ from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
     EntryKind,
+    FeatureSettings,
     Handler,
     Needs,
-    Settings,
     described,
     held,
     name_of,
@@ -134,7 +134,7 @@ class ResourceFeature:
         templates: The templates of resources, by URI template.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredResource] = Registry("resource")
         self.templates: Registry[RegisteredResource] = Registry("resource template")
         self.methods: dict[str, Handler] = {
@@ -257,7 +257,7 @@ class ResourceFeature:
 
     def _offers(self, resource: RegisteredResource, context: ServedContext[Any]) -> bool:
         registry = self.registry if resource.template is None else self.templates
-        # Here and not in `Settings.shows`: templates that are disabled are among those looked at.
+        # Here and not in `FeatureSettings.shows`: templates that are disabled are among those looked at.
         return registry.get(resource.name) is resource and (
             not resource.filtered or self._settings.shows(resource, context)
         )
@@ -327,7 +327,7 @@ def _not_found(uri: str, revision: str) -> McpError:
 
 
 def _make_resource(
-    uri: str, function: Callable[..., Any], settings: Settings, details: ResourceDetails
+    uri: str, function: Callable[..., Any], settings: FeatureSettings, details: ResourceDetails
 ) -> RegisteredResource:
     if not callable(function):
         raise TypeError(f"a resource must be a function, got {type(function).__name__}")

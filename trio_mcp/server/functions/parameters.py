@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_s
 from typing_extensions import TypedDict
 
 from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, inlined, json_schema_of, without_null
-from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
+from trio_mcp.server.functions.structure import Structure, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 
 __all__ = ["Contract", "Parameter", "contract_of", "made_at_once", "parameter_of", "put_together"]
@@ -249,7 +249,7 @@ def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1_000)  # chosen: more than a server has types
-def _part(kind: Kind) -> _Part:
+def _part(kind: Structure) -> _Part:
     # With a Field, which is not hashable: for Annotated[int, Ge(1.0)] typing may give the Annotated[int, Ge(1)] that it
     # has in its cache.
     annotation = _annotated(kind.annotation, [*kind.constraints, Field()])

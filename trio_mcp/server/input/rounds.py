@@ -26,7 +26,7 @@ from trio_mcp.principal import Principal
 from trio_mcp.server.functions.function import Call, single
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.input.options import Asked, InputRequired, InputRun
-from trio_mcp.server.input.questions import Asker, InputRequest, UrlElicitationRequired
+from trio_mcp.server.input.questions import InputRequest, QuestionContext, UrlElicitationRequired
 from trio_mcp.server.input.request_state import (
     Answer,
     Question,
@@ -65,7 +65,7 @@ class PartOfRun(Protocol):
 
 
 class AskedClient(Protocol):
-    """The recipient of questions in the legacy era: the client's `Connection`."""
+    """The recipient of questions in the legacy era: the client's `ServedSession`."""
 
     def note_elicitation(self, elicitation_id: str) -> None: ...
 
@@ -81,7 +81,7 @@ class AskingSettings(Protocol):
     def describe_failure(self, context: Any, text: str, exc: Exception, ours: type[Exception]) -> str: ...
 
 
-class AskingContext(Asker, Protocol):
+class AskingContext(QuestionContext, Protocol):
     """The part of a `Context` that the rounds of its request use.
 
     Attributes:

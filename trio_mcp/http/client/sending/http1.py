@@ -18,7 +18,15 @@ import trio
 
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp._version import __version__
-from trio_mcp.http.client.sending.http1_format import FieldsByName, Head, Heads, Incoming, Place, head_of, place_of
+from trio_mcp.http.client.sending.http1_format import (
+    Destination,
+    FieldsByName,
+    ResponseHead,
+    ResponseHeads,
+    ResponseReader,
+    head_of,
+    place_of,
+)
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
@@ -28,7 +36,7 @@ from trio_mcp.http.client.sending.sender import (
     failure,
     text_of,
 )
-from trio_mcp.http.framing import Malformed
+from trio_mcp.http.framing import FramingError
 from trio_mcp.lines import CHUNK, read_socket
 from trio_mcp.link import connect_problem, tls_problem
 
@@ -61,7 +69,7 @@ class _Failed(Exception):
         self.kind = kind
 
 
-def _kind_of(exc: _Failed | Malformed) -> str:
+def _kind_of(exc: _Failed | FramingError) -> str:
     return exc.kind if isinstance(exc, _Failed) else "RemoteProtocolError"
 
 
@@ -80,13 +88,13 @@ class Http1Sender:
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
-        self._heads = Heads()
+        self._heads = ResponseHeads()
         self._place_of = functools.lru_cache(8)(place_of)
         self._cookies: CookieJar | None = None  # until a server sets one
         self._answered = False
         # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
         # the least likely to be closed by now, and the others can expire.
-        self._idle: deque[tuple[Connection, float]] = deque()
+        self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
         self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
@@ -108,7 +116,7 @@ class Http1Sender:
             if connection is not None:
                 try:
                     head = await connection.exchange(request, target, written)
-                except (_Failed, Malformed) as exc:
+                except (_Failed, FramingError) as exc:
                     # The server may have closed a kept connection before it read the request. That is certain only if
                     # not all of the request could be written; an idempotent one may be sent again in any case (RFC
                     # 9110, section 9.2.2).
@@ -119,7 +127,7 @@ class Http1Sender:
             if connection is None:
                 connection = await self._connected(place)
                 head = await connection.exchange(request, target, written)
-        except (_Failed, Malformed) as exc:
+        except (_Failed, FramingError) as exc:
             kind, text = _kind_of(exc), str(exc)
             # A server that waits for a TLS handshake ends the connection like this.
             if not (self._answered or place.tls) and kind == "RemoteProtocolError":
@@ -134,12 +142,12 @@ class Http1Sender:
                 raise
         return HttpResponse(head.status, head.headers, connection, target)
 
-    async def _connected(self, place: Place) -> Connection:
+    async def _connected(self, place: Destination) -> OutgoingConnection:
         with trio.move_on_after(CONNECT_TIMEOUT):
-            return await Connection.to(place, self._heads, self._take_back)
+            return await OutgoingConnection.to(place, self._heads, self._take_back)
         raise _Failed("ConnectTimeout")
 
-    def _kept(self) -> Connection | None:
+    def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
             # Otherwise the server is closing it, or it has sent bytes that no request asked for.
@@ -148,7 +156,7 @@ class Http1Sender:
             connection.close()
         return None
 
-    def _take_back(self, connection: Connection, said: str | None) -> None:
+    def _take_back(self, connection: OutgoingConnection, said: str | None) -> None:
         """Keep a connection for as long as the server said it will (``Keep-Alive``), or else for `KEPT_ALIVE`."""
         timeout = _TIMEOUT.search(said) if said else None
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
@@ -184,7 +192,7 @@ class Http1Sender:
             self._idle.pop()[0].close()
 
 
-class Connection:
+class OutgoingConnection:
     """A connection to a server, for one exchange after the other. An exchange that fails closes it.
 
     During an exchange it is the body of the response.
@@ -213,15 +221,15 @@ class Connection:
         "incoming",
         "written",
     )
-    incoming: Incoming
-    _head: Head
+    incoming: ResponseReader
+    _head: ResponseHead
 
     def __init__(
         self,
         stream: trio.abc.Stream,
         plain: trio.SocketStream,
-        heads: Heads,
-        keep: Callable[[Connection, str | None], object],
+        heads: ResponseHeads,
+        keep: Callable[[OutgoingConnection, str | None], object],
     ) -> None:
         self._stream = stream
         self._plain = plain
@@ -238,7 +246,9 @@ class Connection:
         self.written = False
 
     @classmethod
-    async def to(cls, place: Place, heads: Heads, keep: Callable[[Connection, str | None], object]) -> Connection:
+    async def to(
+        cls, place: Destination, heads: ResponseHeads, keep: Callable[[OutgoingConnection, str | None], object]
+    ) -> OutgoingConnection:
         """Connect, with TLS if the place asks for it.
 
         Raises:
@@ -275,7 +285,7 @@ class Connection:
         # RFC 9112, section 9.8, would like the TLS goodbye, but it may wait for the server.
         self._plain.socket.close()
 
-    async def exchange(self, request: bytes, target: str, written: Written | None) -> Head:
+    async def exchange(self, request: bytes, target: str, written: Written | None) -> ResponseHead:
         """Send a request, and return the head of the response.
 
         Args:
@@ -285,9 +295,9 @@ class Connection:
 
         Raises:
             _Failed: If that fails.
-            Malformed: If the response is refused.
+            FramingError: If the response is refused.
         """
-        self._target, self.written, incoming = target, False, Incoming(self._heads)
+        self._target, self.written, incoming = target, False, ResponseReader(self._heads)
         self.incoming = incoming
         try:
             await self._write(request)
@@ -314,7 +324,7 @@ class Connection:
                     return content
                 if not incoming.complete:
                     data = await self._read()
-        except (_Failed, Malformed) as exc:
+        except (_Failed, FramingError) as exc:
             raise failure(_kind_of(exc), str(exc), self._target) from None
         return b""
 

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 import attrs
 import h11
 
-from trio_mcp.http.framing import FIELD, Chunks, Malformed
+from trio_mcp.http.framing import FIELD, Chunks, FramingError
 from trio_mcp.http.headers import Headers
 
-__all__ = ["FieldsByName", "Head", "Heads", "Incoming", "Place", "head_of", "place_of"]
+__all__ = ["Destination", "FieldsByName", "ResponseHead", "ResponseHeads", "ResponseReader", "head_of", "place_of"]
 
 FieldsByName: TypeAlias = Mapping[str, tuple[str, str]]
 """The names and values of header fields, by the name in lower case."""
@@ -37,7 +37,7 @@ _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 
 @attrs.frozen
-class Place:
+class Destination:
     """Where a request goes.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place:
 
 
 @functools.lru_cache(64)
-def place_of(url: str) -> Place:
+def place_of(url: str) -> Destination:
     """Take a URL apart.
 
     Raises:
@@ -67,7 +67,7 @@ def place_of(url: str) -> Place:
         scheme, host, digits, path, query = match.groups()
         port = int(digits or _PORTS[scheme])
         netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
-        return Place(scheme == "https", host.strip("[]"), port, netloc, (path or "/") + (query or ""))
+        return Destination(scheme == "https", host.strip("[]"), port, netloc, (path or "/") + (query or ""))
     import httpx  # noqa: ASYNC127 - as above; it is always installed
 
     try:
@@ -76,7 +76,7 @@ def place_of(url: str) -> Place:
         raise ValueError(str(exc)) from None
     if found.scheme not in _PORTS:
         raise ValueError(f"the scheme {found.scheme!r} is not one of HTTP")
-    return Place(
+    return Destination(
         found.scheme == "https",
         found.raw_host.decode("ascii"),
         _PORTS[found.scheme] if found.port is None else found.port,
@@ -85,7 +85,7 @@ def place_of(url: str) -> Place:
     )
 
 
-def head_of(method: str, place: Place, fields: FieldsByName, size: int) -> bytes:
+def head_of(method: str, place: Destination, fields: FieldsByName, size: int) -> bytes:
     """Return the head of a request whose body has this many bytes.
 
     Raises:
@@ -117,7 +117,7 @@ MAX_REASON: Final = 200
 """Characters kept of why a head is refused (chosen)."""
 
 MAX_SEEN: Final = 64
-"""Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
+"""ResponseHeads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
 MAX_SEEN_SIZE: Final = 2048
 """Bytes of the longest head that is remembered (chosen)."""
 MAX_SEEN_FIELDS: Final = 40
@@ -136,7 +136,7 @@ _ASKED: Final = h11.Request(method="GET", target="/", headers=[("Host", "x")])
 
 
 @attrs.frozen
-class Head:
+class ResponseHead:
     """The head of a response.
 
     Attributes:
@@ -156,17 +156,17 @@ class Head:
     lasting: bool
 
 
-class Heads:
+class ResponseHeads:
     """A parser of heads that remembers those seen before: a server repeats most of its head in every response."""
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, Head] = {}
+        self._seen: dict[bytes, ResponseHead] = {}
 
-    def parse(self, raw: bytes) -> Head:
+    def parse(self, raw: bytes) -> ResponseHead:
         """Parse a head that ends with an empty line.
 
         Raises:
-            Malformed: If it is refused.
+            FramingError: If it is refused.
         """
         if len(raw) > MAX_SEEN_SIZE or raw.count(b"\n") > MAX_SEEN_FIELDS:
             return _read(raw)
@@ -187,7 +187,7 @@ class Heads:
         if not varying:
             return head
         length = varying.get(b"content-length")
-        return Head(
+        return ResponseHead(
             head.status,
             head.headers.adding(varying.items()),
             head.names,
@@ -197,22 +197,22 @@ class Heads:
         )
 
 
-def _read(raw: bytes) -> Head:
+def _read(raw: bytes) -> ResponseHead:
     if raw.count(b"\n") > MAX_FIELDS:
-        raise Malformed(400, "the head of the response has too many fields")
+        raise FramingError(400, "the head of the response has too many fields")
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
     connection.send(_ASKED)
     connection.receive_data(raw)
     try:
         found = connection.next_event()
     except h11.RemoteProtocolError as exc:
-        raise Malformed(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the line that it refuses
+        raise FramingError(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the line that it refuses
     if not isinstance(found, (h11.Response, h11.InformationalResponse)):
-        raise Malformed(400, "the head of the response is malformed")
+        raise FramingError(400, "the head of the response is malformed")
     headers = Headers(found.headers)
     length = headers.get("content-length")
     options = (headers.get("connection") or "").lower().split(",")
-    return Head(
+    return ResponseHead(
         found.status_code,
         headers,
         frozenset(name for name, _ in found.headers),
@@ -224,7 +224,7 @@ def _read(raw: bytes) -> Head:
     )
 
 
-class Incoming:
+class ResponseReader:
     """The bytes of one response, with those of informational responses before it, as they arrive.
 
     Args:
@@ -237,7 +237,7 @@ class Incoming:
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_interim", "_lasting", "_left", "_searched", "begun", "complete")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: ResponseHeads) -> None:
         self._heads = heads
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer in which no head ends
@@ -253,11 +253,11 @@ class Incoming:
         """Whether another response may follow on the connection: this one has ended, with nothing behind it."""
         return self.complete and self._lasting and not self._buffer
 
-    def head(self, data: bytes) -> Head | None:
+    def head(self, data: bytes) -> ResponseHead | None:
         """Take what has arrived, and return the head of the response; None if not all of it has arrived.
 
         Raises:
-            Malformed: If it is refused.
+            FramingError: If it is refused.
         """
         buffer = self._buffer
         buffer += data
@@ -268,9 +268,9 @@ class Incoming:
             end = _END.search(buffer, max(0, self._searched - 3))
             if end is None or end.end() > MAX_HEAD:
                 if buffer and buffer[0] < 0x21:  # such as a TLS record
-                    raise Malformed(400, "this is not HTTP")
+                    raise FramingError(400, "this is not HTTP")
                 if len(buffer) > MAX_HEAD:
-                    raise Malformed(400, "the head of the response is too long")
+                    raise FramingError(400, "the head of the response is too long")
                 self._searched = len(buffer)
                 return None
             raw = bytes(buffer[: end.end()])
@@ -282,7 +282,7 @@ class Incoming:
             # RFC 9110, section 15.2: a client must be able to parse them, even unasked.
             self._interim += 1
             if self._interim > MAX_INTERIM:
-                raise Malformed(400, f"more than {MAX_INTERIM} informational responses came before the final one")
+                raise FramingError(400, f"more than {MAX_INTERIM} informational responses came before the final one")
         # RFC 9112, section 6.3. The other protocol after a 101 was not asked for.
         self._lasting = head.lasting and head.status != 101
         if head.status in (101, 204, 304):
@@ -299,7 +299,7 @@ class Incoming:
         """Take what has arrived, return the content in it, and set `complete` at the end of the body.
 
         Raises:
-            Malformed: If its framing is refused.
+            FramingError: If its framing is refused.
         """
         buffer, left = self._buffer, self._left
         if self._chunks is not None:
@@ -320,11 +320,11 @@ class Incoming:
         """Take the end of the connection.
 
         Raises:
-            Malformed: If the response is not complete.
+            FramingError: If the response is not complete.
         """
         if not self.begun:
-            raise Malformed(400, "Server disconnected without sending a response.")
+            raise FramingError(400, "Server disconnected without sending a response.")
         if self._chunks is None and self._left is None and not self.complete:
             self.complete = True
         if not self.complete:
-            raise Malformed(400, "the server closed the connection before the end of the response")
+            raise FramingError(400, "the server closed the connection before the end of the response")

@@ -17,9 +17,9 @@ from trio_mcp.http.headers import Headers
 __all__ = [
     "CONNECT_TIMEOUT",
     "KEPT_ALIVE",
-    "Body",
     "HeaderFields",
     "HttpResponse",
+    "ResponseBody",
     "Sender",
     "Written",
     "failure",
@@ -56,7 +56,7 @@ def failure(kind: str, text: str, target: str) -> Disconnected:
     return error
 
 
-class Body(Protocol):
+class ResponseBody(Protocol):
     """The body of a response while it arrives."""
 
     async def receive(self) -> bytes:
@@ -84,7 +84,7 @@ class HttpResponse:
         has_two_ends: Whether two fields say where the body ends (RFC 9112, section 6.3).
     """
 
-    def __init__(self, status: int, headers: Headers, body: Body, target: str) -> None:
+    def __init__(self, status: int, headers: Headers, body: ResponseBody, target: str) -> None:
         self.status = status
         self.headers = headers
         self.target = target

@@ -13,15 +13,15 @@ from urllib.parse import unquote
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.http.framing import Fields, Malformed
+from trio_mcp.http.framing import Fields, FramingError
 from trio_mcp.http.runner.h1.hangups import Hangups
-from trio_mcp.http.runner.h1.incoming import Head, Heads, Incoming
+from trio_mcp.http.runner.h1.incoming import RequestHead, RequestHeads, RequestReader
 from trio_mcp.http.runner.h1.parsers import ParseFields, parse_with_h11
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
-from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, Wire, address, lifetime
+from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, DeadlineStream, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
-__all__ = ["Connection", "Exchange", "LeanRunner"]
+__all__ = ["AcceptedConnection", "AsgiExchange", "LeanRunner"]
 
 # The version of ASGI, and of its part for HTTP: 2.3 is the first in which `state` is part of a scope.
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
@@ -52,7 +52,7 @@ class LeanRunner:
     ) -> None:
         self.app = app
         self.settings = settings
-        self.heads = Heads(parse, settings.max_head)
+        self.heads = RequestHeads(parse, settings.max_head)
         self.hangups = Hangups(limits.write_timeout)
         self.head_timeout = limits.head_timeout
         self.write_timeout = limits.write_timeout
@@ -61,8 +61,8 @@ class LeanRunner:
         self._dated = 0
         self._fields: Fields = []
 
-    def connect(self, stream: Any) -> Connection:
-        return Connection(self, stream)
+    def connect(self, stream: Any) -> AcceptedConnection:
+        return AcceptedConnection(self, stream)
 
     async def run(self) -> None:
         """Watch for clients that leave."""
@@ -81,7 +81,7 @@ class LeanRunner:
         return self._fields
 
 
-class Exchange(Extras):
+class AsgiExchange(Extras):
     """A request and its response, as the application sees them through ASGI.
 
     Args:
@@ -100,7 +100,7 @@ class Exchange(Extras):
     # So the application answers a refused request at once, and its connection reads the rest of the body: `_linger`.
     lingers = True
 
-    def __init__(self, connection: Connection, head: Head, fields: Fields) -> None:
+    def __init__(self, connection: AcceptedConnection, head: RequestHead, fields: Fields) -> None:
         self._connection = connection
         self._head = head
         self._fields = fields
@@ -173,8 +173,8 @@ class Exchange(Extras):
             return None
         try:
             data = b"" if incoming.complete else incoming.body()
-        except Malformed as exc:
-            # Not answered from here, which may not wait: `Connection._serve` does that once the application has ended.
+        except FramingError as exc:
+            # `AcceptedConnection._serve` refuses it once the application has ended: this function may not wait.
             self.fault, self._given = exc.status, True
             self.happened()
             return {"type": "http.disconnect"}
@@ -278,7 +278,7 @@ class Exchange(Extras):
             # Only with the last piece of the response: until then the application may still want the body.
             while not more and not incoming.complete and incoming.body():
                 pass
-        except Malformed:
+        except FramingError:
             return False
         return incoming.complete
 
@@ -296,7 +296,7 @@ class Exchange(Extras):
         return [] if self._framing == "none" else [body]
 
 
-class Connection:
+class AcceptedConnection:
     """A connection, from its acceptance to its end.
 
     Args:
@@ -319,10 +319,10 @@ class Connection:
 
     def __init__(self, shared: LeanRunner, stream: Any) -> None:
         self.shared = shared
-        self.wire = Wire(stream, shared.settings.read_timeout, shared.write_timeout)
-        self.incoming = Incoming(shared.heads)
+        self.wire = DeadlineStream(stream, shared.settings.read_timeout, shared.write_timeout)
+        self.incoming = RequestReader(shared.heads)
         self._descriptor = -1
-        self._exchange: Exchange | None = None
+        self._exchange: AsgiExchange | None = None
         self._idle = True  # no request is under way
         self._left = False  # the client has left
         self._crowded = 0  # the request behind which too much was waiting at the last look
@@ -387,7 +387,7 @@ class Connection:
                 self.left()
         self._crowded = crowded
 
-    async def _next_head(self) -> tuple[Head, Fields] | None:
+    async def _next_head(self) -> tuple[RequestHead, Fields] | None:
         """Return the head of the next request; None if the connection ends instead."""
         if self.shared.ending:
             return None
@@ -408,7 +408,7 @@ class Connection:
                 if not data:
                     return None
                 self.incoming.feed(data)
-        except Malformed as exc:
+        except FramingError as exc:
             await self._refuse(exc.status)
             return None
         self._idle = False
@@ -417,7 +417,7 @@ class Connection:
             await trio.lowlevel.checkpoint()
         return found
 
-    async def _serve(self, head: Head, fields: Fields) -> bool:
+    async def _serve(self, head: RequestHead, fields: Fields) -> bool:
         """Serve a request.
 
         Returns:
@@ -429,7 +429,7 @@ class Connection:
             await self._refuse(404)
             return False
         self.requests += 1
-        exchange = self._exchange = Exchange(self, head, fields)
+        exchange = self._exchange = AsgiExchange(self, head, fields)
         # It may have left with its request still unread; what it asked for is handed on all the same.
         if self._left:
             exchange.happened()

@@ -31,7 +31,7 @@ from trio_mcp.http.runner.hypercorn.http2 import Http2
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.hypercorn.tasks import Tasks
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
-from trio_mcp.http.runner.wire import Wire, address, lifetime
+from trio_mcp.http.runner.wire import DeadlineStream, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME
 
 __all__ = ["HttpConnection", "HypercornRunner"]
@@ -75,7 +75,7 @@ class HttpConnection:
     """
 
     def __init__(self, app: Any, config: Config, context: WorkerContext, limits: ServerLimits, stream: Any) -> None:
-        self.wire = Wire(stream, config.read_timeout, limits.write_timeout)
+        self.wire = DeadlineStream(stream, config.read_timeout, limits.write_timeout)
         self._app = app
         self._config = config
         self._context = context

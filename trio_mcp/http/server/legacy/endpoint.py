@@ -12,11 +12,11 @@ from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.access import note_message
-from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
+from trio_mcp.http.server.asgi import CountedMessage, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
 from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.gate import end_of
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
@@ -38,7 +38,7 @@ class Endpoint(LegacyEndpoint):
 
     served = True
 
-    def __init__(self, run: Run, options: HttpOptions) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions) -> None:
         self._run = run
         self._options = options
         # Three views of the sessions: every one that runs (stateless, HTTP+SSE and ending ones, too), those that a
@@ -59,7 +59,7 @@ class Endpoint(LegacyEndpoint):
             return refuse(404, text, request_id)
         return revision
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
         if self._options.settings["stateless"]:
             await self._post_alone(accepted, request, answer, held)
         elif accepted.kind == "initialize":
@@ -77,7 +77,9 @@ class Endpoint(LegacyEndpoint):
         self._idle.pop(session.id, None)
         return session
 
-    async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
+    async def _post_alone(
+        self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage
+    ) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
         # There was no handshake: the version header is all that is known of the client.
         if accepted.revision is not None:
@@ -285,7 +287,7 @@ class SseSessions:
         live: The set that holds each session while it runs.
     """
 
-    def __init__(self, run: Run, options: HttpOptions, live: set[HttpSession]) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions, live: set[HttpSession]) -> None:
         self._run = run
         self._options = options
         self._live = live
