@@ -107,7 +107,6 @@ INTERNAL = (
     "C",
     "CacheHints",
     "Config",
-    "ConnectedSession",
     "DataT",
     "ElicitationCallback",
     "ElicitationMode",

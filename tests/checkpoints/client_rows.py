@@ -17,7 +17,7 @@ from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN
 from trio_mcp import Answers, Client, ClientGroup, Context, OutgoingCall, ResponseCache, Server, Subscription
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.session.client import ClientSession
 from trio_mcp.types import PromptReference, ResourceTemplateReference, meta
 
 URI = "test://x"
@@ -67,7 +67,7 @@ REQUESTS: dict[Any, tuple[str, Any]] = {
     Client.subscribe_resource: (LEGACY, lambda client: client.subscribe_resource(URI)),
     Client.set_log_level: (LEGACY, lambda client: client.set_log_level("error")),
     Client.unsubscribe_resource: (LEGACY, lambda client: client.unsubscribe_resource(URI)),
-    ConnectedSession.ask: (MODERN, lambda client: client.session.ask("acme/x", {}, lambda outgoing: None)),
+    ClientSession.ask: (MODERN, lambda client: client.session.ask("acme/x", {}, lambda outgoing: None)),
 }
 """A request of each kind, and a revision that has it."""
 CACHED = (Client.list_prompts, Client.list_resources, Client.list_resource_templates, Client.list_tools)
@@ -88,7 +88,7 @@ def every_request(function: Any, revision: str, make: Any) -> None:
 
         async with client_in(revision, middleware=[answer]) as (client, asked, _):
             await check(make(client))
-            assert not asked or function is ConnectedSession.ask  # which is below every middleware
+            assert not asked or function is ClientSession.ask  # which is below every middleware
 
     @effect(function, "nothing is asked")
     async def nothing_is_asked() -> None:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.public_names import ROOT
-from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.session.client import ClientSession
 
 FOR_USERS = ("trio_mcp", "trio_mcp.auth", "trio_mcp.middleware", "trio_mcp.otel", "trio_mcp.testing")
-HANDED_OUT = (ConnectedSession,)
+HANDED_OUT = (ClientSession,)
 """What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""
 
 SPECIAL = ("__aenter__", "__aexit__", "__anext__", "__call__")

@@ -41,7 +41,7 @@ from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
-from trio_mcp.http.client.sending import incoming
+from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.server.legacy import streams as router
@@ -404,9 +404,9 @@ BOUNDS = {
     "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
     "redirections of one request": constant("MAX_REDIRECTS", "trio_mcp.http."),
     "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
-    "bytes of the head of a response, without an `http_client` of your own": incoming.MAX_HEAD,
-    "lines of that head": incoming.MAX_FIELDS,
-    "responses with a status of 1xx before the final one": incoming.MAX_INTERIM,
+    "bytes of the head of a response, without an `http_client` of your own": http1_format.MAX_HEAD,
+    "lines of that head": http1_format.MAX_FIELDS,
+    "responses with a status of 1xx before the final one": http1_format.MAX_INTERIM,
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
     "seconds for the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
     "seconds for a stream to end after its response; then its connection is not used again": constant("DRAIN_TIMEOUT"),

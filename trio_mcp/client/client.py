@@ -16,7 +16,6 @@ from trio_mcp._nursery import EnteredOnce
 from trio_mcp._renamed import refuse_attributes
 from trio_mcp._settings import completed
 from trio_mcp.client.answers.sources import Answers, InputSources
-from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.input_rounds import InputRounds
@@ -32,6 +31,7 @@ from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.principal import as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
+from trio_mcp.session.client import ClientSession
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.statistics import SessionStatistics
 from trio_mcp.types.capabilities import ServerCapabilities
@@ -137,7 +137,7 @@ class Client(EnteredOnce):
         await self._connection.aclose()
 
     @property
-    def session(self) -> ConnectedSession:
+    def session(self) -> ClientSession:
         """The session underneath, for anything that the client has no method for.
 
         Raises:

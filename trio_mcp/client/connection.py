@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -13,12 +14,11 @@ from pydantic import BaseModel, ValidationError
 from trio_mcp import _attrs as attrs
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
-from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
 from trio_mcp.client.options import ClientOptions, OutgoingCall
-from trio_mcp.client.subscriptions import Subscriptions
+from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
@@ -26,6 +26,7 @@ from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited,
 from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.calls import CallLimits
+from trio_mcp.session.client import ClientSession
 from trio_mcp.session.limits import CallOptions, SessionOptions
 from trio_mcp.stdio.probing import PROBING, Probing
 from trio_mcp.stopwatch import STOPWATCH, Stopwatch
@@ -91,7 +92,7 @@ class ClientConnection:
         self._middleware = tuple(settings["middleware"])
         self._target_name = target_name(target)
         self._ways: Callable[[], TransportStatus] | None = None
-        self._session: ConnectedSession | None = None
+        self._session: ClientSession | None = None
         self._scope = trio.CancelScope()
         self._entered = False
         self._stop = trio.Event()
@@ -111,7 +112,7 @@ class ClientConnection:
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
         """Hold the whole connection in a task of its own, so that any task can close it at any time."""
-        session: ConnectedSession | None = None
+        session: ClientSession | None = None
         # For everything of this client that has a time limit: the task, and those that it starts, have it.
         STOPWATCH.set(self.stopwatch)
         probing = Probing()
@@ -123,16 +124,16 @@ class ClientConnection:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
                             self._ways = link.write.status
-                        session = ConnectedSession(
-                            link,
+                        session = ClientSession(
+                            *link,
                             client_info=self._client_info,
                             capabilities=self._declared,
                             options=self._options,
                             log_level=self._log_level,
-                            on_notification=self._received,
-                            subscriptions=self._subscriptions,
-                            probing=probing,
                         )
+                        session.on_notification = self._received
+                        session.on_notice = partial(self._noticed, session)
+                        session.while_probing = probing.asking
                         if self._ways is not None:
                             session.max_faults = inf  # each way has a bound of its own, and costs only itself
                         # Before the session reads anything: a legacy server may ask as soon as it is initialized.
@@ -163,7 +164,7 @@ class ClientConnection:
         given = merged(self.inputs.capabilities(revision), self._capabilities)
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
-    async def _negotiate(self, session: ConnectedSession) -> None:
+    async def _negotiate(self, session: ClientSession) -> None:
         # No request here has a timeout: a server that starts slowly has all the time there is to connect.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
@@ -183,7 +184,7 @@ class ClientConnection:
         if self._log_level is not None and not session.modern and declares(session.server.capabilities, "logging"):
             await session.send_request("logging/setLevel", {"level": self._log_level}, timeout=None)
 
-    def _no_answer(self, session: ConnectedSession | None) -> str:
+    def _no_answer(self, session: ClientSession | None) -> str:
         text = f"the server did not complete the connection within {self._limit}={self._patience:g} seconds"
         if session is not None and session.last_fault is not None:
             text += f"; what it sent was not MCP: {session.last_fault}"
@@ -220,7 +221,7 @@ class ClientConnection:
         return self._session is not None
 
     @property
-    def session(self) -> ConnectedSession:
+    def session(self) -> ClientSession:
         """The session underneath.
 
         Raises:
@@ -273,6 +274,10 @@ class ClientConnection:
             return send()
         # The chain is not made beforehand: a middleware may call `call_next` again, to send the request once more.
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
+
+    def _noticed(self, session: ClientSession, notification: Notification) -> None:
+        if notification.method in NOTICES:
+            self._subscriptions.note(notification, modern=session.modern)
 
     async def _received(self, notification: Notification) -> None:
         # Called by the session's task for notifications, so a slow callback delays the next notification, and for a

@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from trio_mcp.client.answers.sources import Answers, InputSources
-from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
@@ -71,7 +70,6 @@ class HandedOn(InputSources):
 
     def attach(self, session: ClientSession) -> None:
         """Answer the requests of a server of the legacy era, and watch the arrivals from a server of either era."""
-        assert isinstance(session, ConnectedSession)
         session.on_arrival = self._calls.arrived
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:

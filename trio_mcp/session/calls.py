@@ -293,6 +293,7 @@ class Calls:
 
     Attributes:
         lost: The reason why calls can't be made any more; None while they can.
+        ended: Set when there is such a reason, and every call has been settled.
         usual: The limits of calls that set none themselves.
     """
 
@@ -316,6 +317,7 @@ class Calls:
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None
+        self.ended = trio.Event()
         self.usual = Limits.of(options.calls, {})  # made once, as most calls have them
 
     def check_open(self) -> None:
@@ -330,6 +332,7 @@ class Calls:
             self.lost = error
         for request in self._peer.end_of_input():
             request.waiter.settle(another(self.lost))
+        self.ended.set()
 
     async def call(
         self,

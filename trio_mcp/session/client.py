@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn
 
 import trio
 
@@ -26,13 +27,15 @@ from trio_mcp.errors import (
     LocalProtocolError,
     McpError,
     NegotiationError,
+    RemoteProtocolError,
     RequestTimeout,
 )
-from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.session.calls import USE_SESSION, Limit
+from trio_mcp.jsonrpc.events import OutgoingRequest
+from trio_mcp.jsonrpc.messages import Notification, SessionMessage
+from trio_mcp.session.calls import UNLIMITED, USE_SESSION, Limit, Limits
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import BaseSession
-from trio_mcp.types.common import Implementation
+from trio_mcp.types.common import Implementation, LoggingLevel
 from trio_mcp.types.methods import facts_of, method_spec
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS
 
@@ -49,8 +52,22 @@ class ClientSession(BaseSession):
         capabilities: The client capabilities to declare, as plain JSON data, or a function that returns them for a
             revision.
         options: Limits, timeouts and hooks.
+        log_level: The least severe level of log messages that each request asks for (modern era only).
+
+    Attributes:
+        on_notification: Called with each notification, unless `received_notification` is overridden; None to call
+            nothing.
+        on_notice: Called with each notification before the next message is read, so before the result of a request that
+            arrived after it. It must not wait. A RemoteProtocolError that it raises is reported like any other fault of
+            the server.
+        while_probing: Makes a context for each ``server/discover`` that finds out the server's era.
+        last_fault: The last fault of the server that belongs to no request.
     """
 
+    on_notification: Callable[[Notification], Awaitable[None]] | None = None
+    on_notice: Callable[[Notification], object] | None = None
+    while_probing: Callable[[], AbstractContextManager[object]] = nullcontext
+    last_fault: RemoteProtocolError | None = None
     _is_client = True
 
     def __init__(
@@ -61,15 +78,15 @@ class ClientSession(BaseSession):
         client_info: Implementation | None = None,
         capabilities: dict[str, Any] | Callable[[str], dict[str, Any]] | None = None,
         options: SessionOptions | None = None,
+        log_level: LoggingLevel | None = None,
     ) -> None:
         super().__init__(read, write, options=options)
         info = client_info or Implementation(name="trio_mcp", version=__version__)
         self._client_info = info.to_wire()
         fixed = {} if capabilities is None or callable(capabilities) else capabilities
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
+        self._log_level = log_level
         self._server: ServerDeclaration | None = None
-        # Methods that have passed `_check_outgoing` once, which is enough: revision and capabilities don't change.
-        self._allowed: set[str] = set()
 
     @property
     def server(self) -> ServerDeclaration:
@@ -81,6 +98,11 @@ class ClientSession(BaseSession):
         if self._server is None:
             raise LocalProtocolError("the session is not open yet: call initialize(), discover() or negotiate() first")
         return self._server
+
+    @property
+    def modern(self) -> bool:
+        """Whether the session has been opened in the modern era."""
+        return self._era is not None
 
     async def initialize(self, revision: str = LATEST_LEGACY, *, timeout: Limit = USE_SESSION) -> ServerDeclaration:
         """Open the session with the handshake of the legacy era.
@@ -189,13 +211,16 @@ class ClientSession(BaseSession):
 
     async def _probe(self, revision: str, timeout: Limit) -> tuple[list[str], ServerDeclaration | None]:
         params = self._modern_era(revision).request_params(None)
-        answer = read_discover_result(await self.send_request("server/discover", params, timeout=timeout))
+        with self.while_probing():
+            answer = read_discover_result(await self.send_request("server/discover", params, timeout=timeout))
         # A legacy server may give any response to an unknown method: only the right form proves a modern one.
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
         types = RESULT_TYPES | self.options.calls.result_types
-        return ModernClientEra(revision, self._client_info, self._capabilities_in(revision), result_types=types)
+        return ModernClientEra(
+            revision, self._client_info, self._capabilities_in(revision), log_level=self._log_level, result_types=types
+        )
 
     def _not_open(self) -> None:
         if self._server is not None:
@@ -214,9 +239,66 @@ class ClientSession(BaseSession):
         """
         await self.send_request("ping" if self._era is None else "server/discover", timeout=timeout)
 
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        opened: Callable[[OutgoingRequest], None],
+        limits: Limits = UNLIMITED,
+    ) -> dict[str, Any]:
+        """Send a request whose id the caller needs to know, and wait for its result.
+
+        Args:
+            method: The method.
+            params: Its parameters.
+            opened: Called with the request once it has its id, before it is sent.
+            limits: By default none: the request may stay open as long as it likes.
+
+        Errors and cancellation are those of `BaseSession.send_request`.
+        """
+        self._check_outgoing(method)
+        return await self._call(method, params, limits, opened=opened)
+
+    def set_log_level(self, level: LoggingLevel | None) -> None:
+        """Make every later request ask for log messages of a level (modern era only)."""
+        self._log_level = level
+        if self._era is not None:
+            self._era = attrs.evolve(self._era, log_level=level)  # which stamps each request with the level
+
+    # --- the life of the session ----------------------------------------------------------------------------------
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
+        """Run a function in a task that ends with the session; return False if the session has ended."""
+        if self.closed or self._nursery is None:
+            return False
+        self._nursery.start_soon(function, *arguments)
+        return True
+
+    async def raise_loss(self) -> NoReturn:
+        """Wait until the session can make no more calls, then raise what every call would raise."""
+        await self._calls.ended.wait()
+        self._calls.check_open()
+        raise AssertionError("a session that is lost has a reason")
+
+    # --- hooks ----------------------------------------------------------------------------------------------------
+
+    async def received_notification(self, notification: Notification) -> None:
+        if self.on_notification is not None:
+            await self.on_notification(notification)
+
+    async def received_error(self, error: RemoteProtocolError) -> None:
+        self.last_fault = error
+        await super().received_error(error)
+
+    def _note(self, notification: Notification) -> None:
+        if self.on_notice is not None:
+            try:
+                self.on_notice(notification)
+            except RemoteProtocolError as exc:
+                # Not raised: a notification out of order is reported, and costs nothing else.
+                self._notices.put(exc)
+
     def _check_outgoing(self, method: str) -> None:
-        if method in self._allowed:
-            return
         if self._server is None:
             if not facts_of(method).opening:
                 raise LocalProtocolError(f"{method!r} can't be sent before initialize(), discover() or negotiate()")

@@ -94,6 +94,8 @@ class BaseSession(EnteredOnce):
         self._read = read
         self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
         self._era: ModernClientEra | None = None  # set on a client that has found its server to be modern
+        # Methods that need no further check before they are sent: a client's revision and capabilities don't change.
+        self._allowed: set[str] = set()
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._stopping = False
@@ -531,7 +533,8 @@ class BaseSession(EnteredOnce):
         if limits:
             refuse_unknown(BaseSession.send_request, limits, CallLimits)
             merged = Limits.of(self.options.calls, limits)
-        self._check_outgoing(method)
+        if method not in self._allowed:
+            self._check_outgoing(method)
         # Plain data goes out as it is, without a copy: params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")
         result = await self._call(method, plain, merged, related=related_request_id)

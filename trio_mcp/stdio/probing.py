@@ -6,13 +6,15 @@ failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp.errors import RequestTimeout
 
 __all__ = ["PROBING", "HeldOutput", "Probing"]
 
@@ -90,10 +92,18 @@ class Probing:
             self._held.append(held)
         return not self._over
 
-    def answered(self) -> None:
-        """Record that the server has responded to the probe."""
-        for held in self._held:
-            held.answered()
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Return a block in which the server is asked, up to its response."""
+        try:
+            yield
+        except RequestTimeout:
+            # Perhaps the server is still starting, and what it prints says why that takes so long.
+            self.end()
+            raise
+        finally:
+            for held in self._held:
+                held.answered()
 
     def end(self, *, legacy: bool = False) -> None:
         """Let all be shown, except what is about the probe if the server has turned out to be one of the legacy era.

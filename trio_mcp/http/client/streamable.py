@@ -187,7 +187,12 @@ class HttpLink:
                 try:
                     # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
                     if not lasting:
-                        await _acquired(places)
+                        # As `acquire` does, but without a turn of the event loop if there is a place.
+                        await trio.lowlevel.checkpoint_if_cancelled()
+                        try:
+                            places.acquire_nowait()
+                        except trio.WouldBlock:
+                            await places.acquire()
                     try:
                         await exchange.run()
                     finally:
@@ -270,15 +275,6 @@ class HttpLink:
             await self.remote.report(f"{what} was not accepted by the server: {_as_ours(exc)}")
         finally:
             settled()
-
-
-async def _acquired(places: trio.CapacityLimiter) -> None:
-    """Take a place: as `trio.CapacityLimiter.acquire`, but without a turn of the event loop if there is one."""
-    await trio.lowlevel.checkpoint_if_cancelled()
-    try:
-        places.acquire_nowait()
-    except trio.WouldBlock:
-        await places.acquire()
 
 
 def _as_ours(exc: Exception) -> Exception:

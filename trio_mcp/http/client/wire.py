@@ -105,7 +105,7 @@ class HttpWire:
         while True:
             signed = fields if attempt is None else await _signed(fields, attempt, method, url, held)
             target = f"{method} {self.shown if url == self.url else _shown(url)}"
-            response = await self._sender.send(method, url, list(signed.values()), content, written, target)
+            response = await self._sender.send(method, url, signed, content, written, target)
             response.asked = signed
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import trio
 
 from trio_mcp._nursery import background_nursery, closing
-from trio_mcp.http.runner.h1.runner import h11_runner, httptools_runner
+from trio_mcp.http.runner.h1.connection import LeanRunner
+from trio_mcp.http.runner.h1.parsers import httptools_parser
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
 from trio_mcp.http.runner.wire import Connections, RunnableConnection
@@ -44,10 +45,19 @@ def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -
     return HypercornRunner(app, settings, limits)
 
 
+def httptools_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> Runner:
+    """Return our own runner with the parser of httptools.
+
+    Raises:
+        RuntimeError: If httptools is not installed.
+    """
+    return LeanRunner(app, settings, limits, httptools_parser())
+
+
 # By the names that the setting ``runner`` has. A runner that is not there fails only when it is made.
 MAKERS: dict[str, Callable[[Any, ServerSettings, ServerLimits], Runner]] = {
     "hypercorn": hypercorn_runner,
-    "h11": h11_runner,
+    "h11": LeanRunner,
     "httptools": httptools_runner,
 }
 

@@ -11,15 +11,22 @@ import select
 from collections import deque
 from collections.abc import Callable
 from http.cookiejar import CookieJar
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import trio
 
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp._version import __version__
-from trio_mcp.http.client.sending.incoming import ResponseHead, ResponseHeads, ResponseReader
-from trio_mcp.http.client.sending.outgoing import Destination, head_of, place_of
+from trio_mcp.http.client.sending.http1_format import (
+    Destination,
+    FieldsByName,
+    ResponseHead,
+    ResponseHeads,
+    ResponseReader,
+    head_of,
+    place_of,
+)
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
@@ -49,20 +56,21 @@ _CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError"})
 _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
 
 
-TakenT = TypeVar("TakenT")
-
-
 class _Failed(Exception):
     """An exchange that failed.
 
     Args:
-        kind: What failed, by the name that httpx has for it.
+        kind: The kind of failure, by the name that httpx has for it.
         text: The reason.
     """
 
     def __init__(self, kind: str, text: str = "") -> None:
         super().__init__(text)
         self.kind = kind
+
+
+def _kind_of(exc: _Failed | FramingError) -> str:
+    return exc.kind if isinstance(exc, _Failed) else "RemoteProtocolError"
 
 
 class Http1Sender:
@@ -89,19 +97,16 @@ class Http1Sender:
         self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
-        self, method: str, url: str, fields: HeaderFields, content: bytes, written: Written | None, target: str
+        self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
     ) -> HttpResponse:
-        # What is cancelled already is not sent. From here on, the first wait is the one for the response.
+        # A call that is cancelled already sends nothing. From here on, the first wait is the one for the response.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             place = self._place_of(url)
         except ValueError as exc:
             raise failure("InvalidURL", str(exc), target) from None
         if self._cookies is not None:
-            from trio_mcp.http.client.sending.cookies import cookie_for  # noqa: ASYNC127 - it has been imported
-
-            if (cookie := cookie_for(self._cookies, url)) is not None:
-                fields = [*fields, ("Cookie", cookie)]
+            fields = self._with_cookie(self._cookies, url, fields)
         try:
             request = head_of(method, place, fields, len(content)) + content
         except ValueError as exc:
@@ -110,54 +115,54 @@ class Http1Sender:
         try:
             if connection is not None:
                 try:
-                    head = await connection.exchange(request, written)
-                except _Failed as exc:
+                    head = await connection.exchange(request, target, written)
+                except (_Failed, FramingError) as exc:
                     # The server may have closed a kept connection before it read the request. That is certain only if
                     # not all of the request could be written; an idempotent one may be sent again in any case (RFC
                     # 9110, section 9.2.2).
-                    unread = exc.kind in _CLOSED and not connection.incoming.begun
+                    unread = _kind_of(exc) in _CLOSED and not connection.incoming.begun
                     if not unread or (connection.written and method not in _IDEMPOTENT):
                         raise
                     connection = None
             if connection is None:
                 connection = await self._connected(place)
-                head = await connection.exchange(request, written)
-        except _Failed as exc:
-            text = str(exc)
-            # So ends a server that waits for a TLS handshake.
-            if not (self._answered or place.tls) and exc.kind == "RemoteProtocolError":
+                head = await connection.exchange(request, target, written)
+        except (_Failed, FramingError) as exc:
+            kind, text = _kind_of(exc), str(exc)
+            # A server that waits for a TLS handshake ends the connection like this.
+            if not (self._answered or place.tls) and kind == "RemoteProtocolError":
                 text = f"{text.rstrip('.')}; does its URL begin with https://?"
-            raise failure(exc.kind, text, target) from None
+            raise failure(kind, text, target) from None
         self._answered = True
-        try:
-            if values := head.headers.all("set-cookie"):
-                self._keep_cookies(url, values)
-        except BaseException:
-            connection.close()
-            raise
-        return HttpResponse(head.status, head.headers, _Body(self, connection, head, target), target)
+        if head.headers.get("set-cookie") is not None:
+            try:
+                self._keep_cookies(url, head.headers.all("set-cookie"))
+            except BaseException:
+                connection.close()
+                raise
+        return HttpResponse(head.status, head.headers, connection, target)
 
     async def _connected(self, place: Destination) -> OutgoingConnection:
         with trio.move_on_after(CONNECT_TIMEOUT):
-            return await OutgoingConnection.to(place, self._heads)
+            return await OutgoingConnection.to(place, self._heads, self._take_back)
         raise _Failed("ConnectTimeout")
 
     def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
-            # Otherwise the server is closing it, or it has sent what no request asked for.
+            # Otherwise the server is closing it, or it has sent bytes that no request asked for.
             if end > trio.current_time() and connection.is_quiet():
                 return connection
             connection.close()
         return None
 
-    def take_back(self, connection: OutgoingConnection, said: str | None) -> None:
+    def _take_back(self, connection: OutgoingConnection, said: str | None) -> None:
         """Keep a connection for as long as the server said it will (``Keep-Alive``), or else for `KEPT_ALIVE`."""
         timeout = _TIMEOUT.search(said) if said else None
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
         now = trio.current_time()
         self._idle.append((connection, now + seconds))
-        # At most one, as one has been added: the number stays bounded, and no exchange has to close many.
+        # At most one is closed, as one has been added: the number stays bounded, and no exchange has to close many.
         oldest, end = self._idle[0]
         if len(self._idle) > MAX_KEPT_ALIVE or end <= now:
             self._idle.popleft()
@@ -171,67 +176,79 @@ class Http1Sender:
             self._cookies = BoundedCookies()
         keep_cookies(self._cookies, url, values)
 
+    def _with_cookie(self, jar: CookieJar, url: str, fields: FieldsByName) -> FieldsByName:
+        from trio_mcp.http.client.sending.cookies import cookie_for
+
+        cookie = cookie_for(jar, url)
+        if cookie is None:
+            return fields
+        if "cookie" in fields:  # the caller's; a request has one such field (RFC 6265, section 5.4)
+            cookie = f"{fields['cookie'][1]}; {cookie}"
+        return {**fields, "cookie": ("Cookie", cookie)}
+
     def close(self) -> None:
         """Close every connection, once no request is under way."""
         while self._idle:
             self._idle.pop()[0].close()
 
 
-class _Body:
-    """The body of a response over HTTP/1.1."""
-
-    __slots__ = ("_connection", "_head", "_sender", "_target")
-
-    def __init__(self, sender: Http1Sender, connection: OutgoingConnection, head: ResponseHead, target: str) -> None:
-        self._sender = sender
-        self._connection = connection
-        self._head = head
-        self._target = target
-
-    async def receive(self) -> bytes:
-        try:
-            return await self._connection.part()
-        except _Failed as exc:
-            raise failure(exc.kind, str(exc), self._target) from None
-
-    async def aclose(self) -> None:
-        connection = self._connection
-        if connection.written and connection.incoming.reusable:
-            self._sender.take_back(connection, self._head.headers.get("keep-alive"))
-        else:
-            connection.close()
-
-
 class OutgoingConnection:
     """A connection to a server, for one exchange after the other. An exchange that fails closes it.
+
+    During an exchange it is the body of the response.
 
     Args:
         stream: The stream.
         plain: Its socket, or the one below TLS.
-        heads: What parses the heads of responses.
+        heads: The parser of the heads of responses.
+        keep: Keeps the connection after an exchange; it gets the value of ``Keep-Alive``, too.
 
     Attributes:
-        incoming: What has arrived.
+        incoming: The bytes of the current response.
         written: Whether all of the current request has been handed to the system.
     """
 
-    __slots__ = ("_descriptor", "_direct", "_plain", "_poll", "_stream", "incoming", "written")
+    __slots__ = (
+        "_descriptor",
+        "_direct",
+        "_head",
+        "_heads",
+        "_keep",
+        "_plain",
+        "_poll",
+        "_stream",
+        "_target",
+        "incoming",
+        "written",
+    )
+    incoming: ResponseReader
+    _head: ResponseHead
 
-    def __init__(self, stream: trio.abc.Stream, plain: trio.SocketStream, heads: ResponseHeads) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        plain: trio.SocketStream,
+        heads: ResponseHeads,
+        keep: Callable[[OutgoingConnection, str | None], object],
+    ) -> None:
         self._stream = stream
         self._plain = plain
+        self._heads = heads
+        self._keep = keep
         self._descriptor = plain.socket.fileno()
         self._poll: Any = None
         if SOCKETS_ARE_FILES:
             self._poll = select.poll()  # unlike `select`, for any number of descriptors
             self._poll.register(self._descriptor, select.POLLIN)
-        # System calls of our own return at once; those of a stream wait, or give other tasks a turn.
+        # Our own system calls return at once; those of a stream wait, or give other tasks a turn.
         self._direct = SOCKETS_ARE_FILES and stream is plain
-        self.incoming = ResponseReader(heads)
+        self._target = ""
         self.written = False
 
     @classmethod
-    async def to(cls, place: Destination, heads: ResponseHeads) -> OutgoingConnection:
+    async def to(
+        cls, place: Destination, heads: ResponseHeads, keep: Callable[[OutgoingConnection, str | None], object]
+    ) -> OutgoingConnection:
         """Connect, with TLS if the place asks for it.
 
         Raises:
@@ -242,7 +259,7 @@ class OutgoingConnection:
         except (OSError, UnicodeError) as exc:  # the latter for a name that can't be encoded (IDNA)
             raise _Failed("ConnectError", connect_problem(exc)) from None
         if not place.tls:
-            return cls(plain, plain, heads)
+            return cls(plain, plain, heads, keep)
         from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP does without httpx
 
         try:
@@ -255,7 +272,7 @@ class OutgoingConnection:
         except BaseException:
             plain.socket.close()
             raise
-        return cls(stream, plain, heads)
+        return cls(stream, plain, heads, keep)
 
     def is_quiet(self) -> bool:
         """Return whether the server has neither closed the connection nor sent anything since the last response."""
@@ -265,48 +282,58 @@ class OutgoingConnection:
 
     def close(self) -> None:
         """Close the connection at once."""
-        # Without the TLS goodbye, which RFC 9112, section 9.8, would like, but which may wait for the server.
+        # RFC 9112, section 9.8, would like the TLS goodbye, but it may wait for the server.
         self._plain.socket.close()
 
-    async def exchange(self, request: bytes, written: Written | None) -> ResponseHead:
+    async def exchange(self, request: bytes, target: str, written: Written | None) -> ResponseHead:
         """Send a request, and return the head of the response.
+
+        Args:
+            request: The request.
+            target: The method and the URL for messages.
+            written: Called once all of the request has been handed to the system.
 
         Raises:
             _Failed: If that fails.
+            FramingError: If the response is refused.
         """
-        self.written = False
+        self._target, self.written, incoming = target, False, ResponseReader(self._heads)
+        self.incoming = incoming
         try:
-            self.incoming.begin()
             await self._write(request)
             if self.written and written is not None:
                 written()
-            data = await self._read()
-            while (head := self._taken(self.incoming.head, data)) is None:
-                data = await self._read()
+            while (head := incoming.head(await self._read())) is None:
+                pass
         except BaseException:
             self.close()
             raise
+        self._head = head
         return head
 
-    async def part(self) -> bytes:
+    async def receive(self) -> bytes:
         """Return the next part of the body; empty at its end.
 
         Raises:
-            _Failed: If it broke off.
+            Disconnected: If it broke off.
         """
-        data = b""
-        while not self.incoming.complete:
-            if content := self._taken(self.incoming.body, data):
-                return content
-            if not self.incoming.complete:
-                data = await self._read()
+        data, incoming = b"", self.incoming
+        try:
+            while not incoming.complete:
+                if content := incoming.body(data):
+                    return content
+                if not incoming.complete:
+                    data = await self._read()
+        except (_Failed, FramingError) as exc:
+            raise failure(_kind_of(exc), str(exc), self._target) from None
         return b""
 
-    def _taken(self, take: Callable[[bytes], TakenT], data: bytes) -> TakenT:
-        try:
-            return take(data)
-        except FramingError as exc:
-            raise _Failed("RemoteProtocolError", str(exc)) from None
+    async def aclose(self) -> None:
+        """End the exchange: keep the connection for the next one, or close it."""
+        if self.written and self.incoming.reusable:
+            self._keep(self, self._head.headers.get("keep-alive"))
+        else:
+            self.close()
 
     async def _write(self, data: bytes) -> None:
         sent = 0
@@ -326,11 +353,11 @@ class OutgoingConnection:
         self.written = True
 
     async def _read(self) -> bytes:
-        """Return what has arrived; empty if the server has closed the connection and may do so now."""
+        """Return the bytes that have arrived; empty if the server has closed the connection and may do so now."""
         try:
             data = bytes(await (read_socket(self._plain.socket) if self._direct else self._stream.receive_some(CHUNK)))
         except (OSError, trio.BrokenResourceError) as exc:
             raise _Failed("ReadError", text_of(exc)) from None
         if not data:
-            self._taken(lambda _: self.incoming.end(), data)
+            self.incoming.end()
         return data

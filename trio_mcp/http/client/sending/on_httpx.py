@@ -20,6 +20,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp.errors import Disconnected, TransportError
+from trio_mcp.http.client.sending.http1_format import FieldsByName
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
@@ -63,10 +64,12 @@ class HttpxSender:
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(
-        self, method: str, url: str, fields: HeaderFields, content: bytes, written: Written | None, target: str
+        self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
     ) -> HttpResponse:
         try:
-            request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
+            request = self._client.build_request(
+                method, url, headers=list(fields.values()), content=content, timeout=self._timeout
+            )
             # See `parts_of`: httpx's own body would be an async generator.
             request.stream = self._content(content, written)
             response = await self._client.send(request, stream=True, follow_redirects=False)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 import trio
 
 from trio_mcp._secrets import without_credentials
 from trio_mcp.errors import Disconnected, MessageTooLarge
+from trio_mcp.http.client.sending.http1_format import FieldsByName
 from trio_mcp.http.headers import Headers
-from trio_mcp.jsonrpc.codec import Pieces
 
 __all__ = [
     "CONNECT_TIMEOUT",
@@ -79,22 +80,18 @@ class HttpResponse:
         target: The HTTP method and URL of the request, without secrets.
 
     Attributes:
-        asked: The header fields of the request, by name in lower case.
+        asked: The header fields of the request.
+        has_two_ends: Whether two fields say where the body ends (RFC 9112, section 6.3).
     """
 
     def __init__(self, status: int, headers: Headers, body: ResponseBody, target: str) -> None:
         self.status = status
         self.headers = headers
         self.target = target
-        self.asked: Mapping[str, tuple[str, str]] = {}
+        self.asked: FieldsByName = {}
+        self.has_two_ends = headers.get("transfer-encoding") is not None and headers.get("content-length") is not None
         self._body = body
-        self._closed = False
-        self._kept: bytes | None = None  # the body, if the connection has been released
-
-    @property
-    def has_two_ends(self) -> bool:
-        """Whether two fields say where the body ends (RFC 9112, section 6.3)."""
-        return bool(self.headers.count("transfer-encoding") and self.headers.count("content-length"))
+        self._rest: bytes | None = None  # of the body, once the connection has been released
 
     async def receive(self) -> bytes:
         """Return the next part of the body; empty at its end.
@@ -102,8 +99,8 @@ class HttpResponse:
         Raises:
             Disconnected: If it broke off.
         """
-        if self._kept is not None:
-            content, self._kept = self._kept, b""
+        if self._rest is not None:
+            content, self._rest = self._rest, b""
             return content
         return await self._body.receive()
 
@@ -114,19 +111,19 @@ class HttpResponse:
             MessageTooLarge: If it is longer than ``limit`` bytes.
             Disconnected: If it broke off.
         """
-        found, size = Pieces(), 0
-        while chunk := await self.receive():
-            found.add(chunk)
-            size += len(chunk)
-            if size > limit:
+        found = io.BytesIO()  # a list would keep an object for each of the few bytes that a peer may send at a time
+        receive = self._body.receive if self._rest is None else self.receive
+        while chunk := await receive():
+            found.write(chunk)
+            if found.tell() > limit:
                 raise MessageTooLarge(limit)
-        return found.joined()
+        return found.getvalue()
 
     async def keep(self, limit: int, seconds: float) -> None:
         """Read the `beginning` of the body and release the connection; then the rest is read from there."""
         content = await self.beginning(limit, seconds)
         await self.aclose()
-        self._kept = content  # last: what failed has no rest
+        self._rest = content
 
     async def beginning(self, limit: int, seconds: float) -> bytes:
         """Return the beginning of the body: up to ``limit`` bytes, and what has come after this many seconds."""
@@ -142,8 +139,8 @@ class HttpResponse:
 
     async def aclose(self) -> None:
         """Release the connection, and close it unless the body has been read to its end."""
-        if not self._closed:
-            self._closed = True
+        if self._rest is None:
+            self._rest = b""
             await self._body.aclose()
 
 
@@ -157,7 +154,7 @@ class Sender(Protocol):
     fields: HeaderFields
 
     async def send(
-        self, method: str, url: str, fields: HeaderFields, content: bytes, written: Written | None, target: str
+        self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
     ) -> HttpResponse:
         """Send a request and wait for the head of the response; redirections are not followed.
 

@@ -16,12 +16,12 @@ from trio_mcp._log import logger
 from trio_mcp.http.framing import Fields, FramingError
 from trio_mcp.http.runner.h1.hangups import Hangups
 from trio_mcp.http.runner.h1.incoming import RequestHead, RequestHeads, RequestReader
-from trio_mcp.http.runner.h1.parsers import ParseFields
+from trio_mcp.http.runner.h1.parsers import ParseFields, parse_with_h11
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, DeadlineStream, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
-__all__ = ["AcceptedConnection", "AsgiExchange", "Shared"]
+__all__ = ["AcceptedConnection", "AsgiExchange", "LeanRunner"]
 
 # The version of ASGI, and of its part for HTTP: 2.3 is the first in which `state` is part of a scope.
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
@@ -33,21 +33,23 @@ _FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\x00\r\n]*\r\n)*")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 
 
-class Shared:
-    """What the connections of one server share.
+class LeanRunner:
+    """A runner without hypercorn: HTTP/1.1 for the connections of one server, each served by one task.
 
     Args:
         app: The ASGI application.
         settings: The settings of the server.
         limits: Limits on connections.
-        parse: What parses the fields of a head.
+        parse: Parses the fields of a head.
 
     Attributes:
         ending: Whether each connection ends with its current request.
-        protocols: What is spoken over TLS.
+        protocols: The protocols over TLS, by their names in ALPN.
     """
 
-    def __init__(self, app: Any, settings: ServerSettings, limits: ServerLimits, parse: ParseFields) -> None:
+    def __init__(
+        self, app: Any, settings: ServerSettings, limits: ServerLimits, parse: ParseFields = parse_with_h11
+    ) -> None:
         self.app = app
         self.settings = settings
         self.heads = RequestHeads(parse, settings.max_head)
@@ -58,6 +60,16 @@ class Shared:
         self.protocols = ["http/1.1"]
         self._dated = 0
         self._fields: Fields = []
+
+    def connect(self, stream: Any) -> AcceptedConnection:
+        return AcceptedConnection(self, stream)
+
+    async def run(self) -> None:
+        """Watch for clients that leave."""
+        await self.hangups.run()
+
+    async def end(self) -> None:
+        self.ending = True
 
     def response_fields(self) -> Fields:
         """Return the fields of every response."""
@@ -288,7 +300,7 @@ class AcceptedConnection:
     """A connection, from its acceptance to its end.
 
     Args:
-        shared: What all connections share.
+        shared: The runner, which all connections share.
         stream: The connection's stream: a socket's, or TLS over one.
     """
 
@@ -305,7 +317,7 @@ class AcceptedConnection:
         "wire",
     )
 
-    def __init__(self, shared: Shared, stream: Any) -> None:
+    def __init__(self, shared: LeanRunner, stream: Any) -> None:
         self.shared = shared
         self.wire = DeadlineStream(stream, shared.settings.read_timeout, shared.write_timeout)
         self.incoming = RequestReader(shared.heads)

@@ -1,17 +1,111 @@
-"""What arrives from a server on an HTTP/1.1 connection: heads and bodies of responses. It does no I/O."""
+"""The bytes of HTTP/1.1 as a client sends and reads them: requests, and the heads and bodies of responses.
+
+It does no I/O.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 import attrs
 import h11
 
-from trio_mcp.http.framing import Chunks, FramingError
+from trio_mcp.http.framing import FIELD, Chunks, FramingError
 from trio_mcp.http.headers import Headers
 
-__all__ = ["ResponseHead", "ResponseHeads", "ResponseReader"]
+__all__ = ["Destination", "FieldsByName", "ResponseHead", "ResponseHeads", "ResponseReader", "head_of", "place_of"]
+
+FieldsByName: TypeAlias = Mapping[str, tuple[str, str]]
+"""The names and values of header fields, by the name in lower case."""
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+# URLs that need no rewriting: no user, no fragment, no dot segments, and only characters that go out as they are. The
+# others are left to httpx, which knows RFC 3986, section 6.2, and IDNA.
+_SAFE: Final = r"(?:[A-Za-z0-9\-._~!$&()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_PLAIN = re.compile(
+    rf"(https?)://((?:[a-z0-9-]+\.)*[a-z0-9-]+|\[[0-9a-f:.]+\])(?::([1-9][0-9]{{0,4}}))?"
+    rf"((?:/(?!\.){_SAFE}*)*)(\?(?:{_SAFE}|[/?])*)?"
+)
+_PORTS: Final = {"http": 80, "https": 443}
+_FIELDS = re.compile(rb"(?:" + FIELD + rb"\r\n)*")
+# What the body is and where it ends is for the sender to say.
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
+
+
+@attrs.frozen
+class Destination:
+    """Where a request goes.
+
+    Attributes:
+        tls: Whether through TLS.
+        host: The host to connect to; an IPv6 address without brackets.
+        port: The port.
+        netloc: The value of ``Host``.
+        target: The request target.
+    """
+
+    tls: bool
+    host: str
+    port: int
+    netloc: str
+    target: str
+
+
+@functools.lru_cache(64)
+def place_of(url: str) -> Destination:
+    """Take a URL apart.
+
+    Raises:
+        ValueError: If it is not a URL of HTTP.
+    """
+    match = _PLAIN.fullmatch(url)
+    if match is not None:
+        scheme, host, digits, path, query = match.groups()
+        port = int(digits or _PORTS[scheme])
+        netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
+        return Destination(scheme == "https", host.strip("[]"), port, netloc, (path or "/") + (query or ""))
+    import httpx  # noqa: ASYNC127 - as above; it is always installed
+
+    try:
+        found = httpx.URL(url)
+    except httpx.InvalidURL as exc:
+        raise ValueError(str(exc)) from None
+    if found.scheme not in _PORTS:
+        raise ValueError(f"the scheme {found.scheme!r} is not one of HTTP")
+    return Destination(
+        found.scheme == "https",
+        found.raw_host.decode("ascii"),
+        _PORTS[found.scheme] if found.port is None else found.port,
+        found.netloc.decode("ascii"),
+        found.raw_path.decode("ascii"),
+    )
+
+
+def head_of(method: str, place: Destination, fields: FieldsByName, size: int) -> bytes:
+    """Return the head of a request whose body has this many bytes.
+
+    Raises:
+        ValueError: If a field can't be sent.
+    """
+    if not _FRAMING.isdisjoint(fields):
+        fields = {name: field for name, field in fields.items() if name not in _FRAMING}
+    text, count = "".join(map("%s: %s\r\n".__mod__, fields.values())), len(fields)
+    if "host" not in fields:
+        text, count = f"Host: {place.netloc}\r\n{text}", count + 1
+    if size or method == "POST":  # RFC 9110, section 8.6: also for an empty body, if the method expects one
+        text, count = f"{text}Content-Length: {size}\r\n", count + 1
+    data = text.encode("latin-1")
+    # One search checks all of them before they are sent. A line break in a value would begin another field.
+    if _FIELDS.fullmatch(data) is None or data.count(b"\n") != count:
+        raise ValueError("a header field has characters that can't be sent")
+    return b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode("ascii"), place.target.encode("ascii"), data)
+
+
+# --- responses ----------------------------------------------------------------------------------------------------
 
 MAX_HEAD: Final = 100 * 1024
 """Bytes of a head. Chosen, as in httpcore."""
@@ -23,7 +117,7 @@ MAX_REASON: Final = 200
 """Characters kept of why a head is refused (chosen)."""
 
 MAX_SEEN: Final = 64
-"""Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
+"""ResponseHeads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
 MAX_SEEN_SIZE: Final = 2048
 """Bytes of the longest head that is remembered (chosen)."""
 MAX_SEEN_FIELDS: Final = 40
@@ -48,6 +142,7 @@ class ResponseHead:
     Attributes:
         status: The status.
         headers: The header fields. They are shared with other responses, so they must not be changed.
+        names: Their names, in lower case.
         length: Bytes of the body, as far as a ``Content-Length`` says.
         chunked: Whether the body comes in chunks.
         lasting: Whether the server leaves the connection open.
@@ -55,6 +150,7 @@ class ResponseHead:
 
     status: int
     headers: Headers
+    names: frozenset[bytes]
     length: int | None
     chunked: bool
     lasting: bool
@@ -74,7 +170,9 @@ class ResponseHeads:
         """
         if len(raw) > MAX_SEEN_SIZE or raw.count(b"\n") > MAX_SEEN_FIELDS:
             return _read(raw)
-        varying = {name.lower() or other.lower(): size or value for name, size, other, value in _VARYING.findall(raw)}
+        varying: dict[bytes, bytes] = {}
+        for name, size, other, value in _VARYING.findall(raw):
+            varying[(name or other).lower()] = size or value
         # Sound, as each line left out is valid by itself and no other line depends on it.
         key, left_out = _VARYING.subn(b"", raw)
         head = self._seen.get(key)
@@ -84,7 +182,7 @@ class ResponseHeads:
                 self._seen.clear()
             self._seen[key] = head
         # A field that came twice: h11 decides what to make of that.
-        if left_out > len(varying) or any(map(head.headers.count, map(bytes.decode, varying))):
+        if left_out > len(varying) or not head.names.isdisjoint(varying):
             return _read(raw)
         if not varying:
             return head
@@ -92,6 +190,7 @@ class ResponseHeads:
         return ResponseHead(
             head.status,
             head.headers.adding(varying.items()),
+            head.names,
             head.length if length is None else int(length),
             head.chunked,
             head.lasting,
@@ -116,6 +215,7 @@ def _read(raw: bytes) -> ResponseHead:
     return ResponseHead(
         found.status_code,
         headers,
+        frozenset(name for name, _ in found.headers),
         None if length is None else int(length),
         # h11 lets no other coding pass.
         headers.get("transfer-encoding") is not None,
@@ -125,14 +225,14 @@ def _read(raw: bytes) -> ResponseHead:
 
 
 class ResponseReader:
-    """The bytes that arrive on one connection.
+    """The bytes of one response, with those of informational responses before it, as they arrive.
 
     Args:
-        heads: What parses heads.
+        heads: The parser of heads.
 
     Attributes:
-        begun: Whether anything of the current response has arrived.
-        complete: Whether the current response has arrived to its end.
+        begun: Whether anything has arrived.
+        complete: Whether the response has arrived to its end.
     """
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_interim", "_lasting", "_left", "_searched", "begun", "complete")
@@ -146,18 +246,12 @@ class ResponseReader:
         self._chunks: Chunks | None = None
         self._lasting = True
         self.begun = False
-        self.complete = True
+        self.complete = False
 
     @property
     def reusable(self) -> bool:
-        """Whether another response may follow: this one has ended, with nothing behind it."""
+        """Whether another response may follow on the connection: this one has ended, with nothing behind it."""
         return self.complete and self._lasting and not self._buffer
-
-    def begin(self) -> None:
-        """Expect the next response."""
-        self._searched = self._interim = self._left = 0
-        self._chunks = None
-        self.begun = self.complete = False
 
     def head(self, data: bytes) -> ResponseHead | None:
         """Take what has arrived, and return the head of the response; None if not all of it has arrived.
@@ -191,7 +285,6 @@ class ResponseReader:
                 raise FramingError(400, f"more than {MAX_INTERIM} informational responses came before the final one")
         # RFC 9112, section 6.3. The other protocol after a 101 was not asked for.
         self._lasting = head.lasting and head.status != 101
-        self._chunks = None
         if head.status in (101, 204, 304):
             self._left = 0
         elif head.chunked:
