@@ -10,7 +10,7 @@ import datetime
 import uuid
 from collections.abc import Callable, Mapping
 
-from trio_mcp.testing.strategies.choices import Choices
+from trio_mcp.testing.strategies.choices import Choices, one_of
 
 __all__ = ["FORMATS"]
 
@@ -21,7 +21,7 @@ _WORDS = ("a", "b", "name", "value", "item-1", "2")
 # For `regex` a fixed list: random text is hardly ever a regular expression, and a tool compiles it in the dialect of
 # its own language, so only syntax that all dialects share may occur.
 def _of(*texts: str) -> Callable[[Choices], str]:
-    return lambda choices: texts[choices.integer(0, len(texts) - 1)]
+    return lambda choices: one_of(choices, texts)
 
 
 def _joined(choices: Choices, separator: str, words: tuple[str, ...], low: int, high: int) -> str:
