@@ -14,17 +14,20 @@ import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.testing.strategies.plain_data import json_values, request_ids, texts
-from trio_mcp.types import meta as meta_keys
-from trio_mcp.types.error_codes import (
+from trio_mcp.types import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    LEGACY_REVISIONS,
     METHOD_NOT_FOUND,
+    MODERN_REVISIONS,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
+    Era,
+    era_of,
 )
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, Era, era_of
+from trio_mcp.types import meta as meta_keys
 
 __all__ = [
     "HEADER_FAULTS",

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
-import trio_mcp.types
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.testing.strategies.plain_data import (
     SAFE_INTEGER,
@@ -32,18 +31,29 @@ from trio_mcp.testing.strategies.plain_data import (
     texts,
     uris,
 )
+from trio_mcp.types import (
+    ClientCapabilities,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    Era,
+    Implementation,
+    InputResponseRequestParams,
+    ListRootsRequest,
+    ListRootsResult,
+    MethodSpec,
+    NotificationParams,
+    PrimitiveSchemaDefinition,
+    RequestParams,
+    ResourceRequestParams,
+    SubscriptionsListenResult,
+    at_least,
+    era_of,
+    method_spec,
+)
 from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
-from trio_mcp.types.bases import InputResponseRequestParams, NotificationParams, RequestParams
-from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation
-from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
-from trio_mcp.types.methods import MethodSpec, method_spec
-from trio_mcp.types.resources import ResourceRequestParams
-from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
-from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
-from trio_mcp.types.subscriptions import SubscriptionsListenResult
-from trio_mcp.types.versions import Era, at_least, era_of
 
 __all__ = [
     "annotated_values",
@@ -117,7 +127,7 @@ def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
 
 def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
     # The annotation has a plain object as well, for servers that use more of JSON Schema than a form may.
-    kinds = [kind for kind in flatten(trio_mcp.types.PrimitiveSchemaDefinition) if _is_model(kind)]
+    kinds = [kind for kind in flatten(PrimitiveSchemaDefinition) if _is_model(kind)]
     known = [kind for kind in kinds if revision in class_span(kind)]
     return st.dictionaries(texts(), _one_of(known, revision), max_size=2)
 
@@ -312,7 +322,7 @@ def requests(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
     """
     spec = _spec(method, revision, "request")
     if spec.embedded:
-        raise ValueError(f"{method} is not a request in {revision}")
+        raise ValueError(f"{method} is not a request in {revision}, only a part of a result")
     return _enveloped(_wire(spec.message, revision), {"id": request_ids()})
 
 

@@ -24,7 +24,18 @@ import attrs
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.testing.strategies.patterns import Pattern, PatternError
 
-__all__ = ["MAX_ITEMS", "MAX_TEXT", "TYPES", "CannotGenerate", "Key", "Shape", "Shapes", "TooManySteps", "same"]
+__all__ = [
+    "MAX_ITEMS",
+    "MAX_TEXT",
+    "TYPES",
+    "CannotGenerate",
+    "Key",
+    "Shape",
+    "Shapes",
+    "TooManySteps",
+    "bounded",
+    "same",
+]
 
 MAX_STEPS = 30_000
 """Steps that the analysis of a schema may take: under a second. Schemas of tools take a few dozen."""
@@ -141,16 +152,18 @@ class Shape:
         return max((len(_items(part)[0]) for part in self.parts), default=0)
 
     @functools.cached_property
-    def whole_bounds(self) -> tuple[int, int] | None:
-        """Inclusive bounds for an integer, which has some in any case; None if no integer fits."""
+    def whole_bounds(self) -> tuple[int, int]:
+        """Inclusive bounds for an integer; crossed if no integer fits."""
         low = None if self.low is None else math.floor(self.low[0]) + 1 if self.low[1] else math.ceil(self.low[0])
         high = None if self.high is None else math.ceil(self.high[0]) - 1 if self.high[1] else math.floor(self.high[0])
-        # Huge numbers need a bound that allows them: a valid argument must not keep a tool busy for years.
-        if low is None:
-            low = -FAR if high is None else min(-FAR, high - FAR)
-        if high is None:
-            high = max(FAR, low + FAR)
-        return (low, high) if low <= high else None
+        return bounded(low, high)
+
+
+def bounded(low: Any, high: Any) -> tuple[Any, Any]:
+    """Replace a bound that is None: a valid argument must not keep a tool busy for years."""
+    if low is None:
+        low = -FAR if high is None else min(-FAR, high - FAR)
+    return low, max(FAR, low + FAR) if high is None else high
 
 
 class Shapes:
@@ -476,7 +489,7 @@ class Shapes:
                 low, high = shape.low[0], shape.high[0]
                 if low > high or (low == high and (shape.low[1] or shape.high[1])):
                     return self._no(f"no number is at least {float(low):g} and at most {float(high):g}")
-                if kind == "integer" and shape.whole_bounds is None:
+                if kind == "integer" and shape.whole_bounds[0] > shape.whole_bounds[1]:
                     return self._no(f"no integer is between {float(low):g} and {float(high):g}")
         return 1
 

@@ -16,7 +16,7 @@ from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.testing.strategies.choices import Choices, Random, Simplest, one_of
 from trio_mcp.testing.strategies.formats import FORMATS
 from trio_mcp.testing.strategies.patterns import Pattern, PatternError
-from trio_mcp.testing.strategies.shapes import FAR, CannotGenerate, Key, Shape, Shapes, TooManySteps, same
+from trio_mcp.testing.strategies.shapes import CannotGenerate, Key, Shape, Shapes, TooManySteps, bounded, same
 
 __all__ = ["Path", "Stuck", "Values", "checked"]
 
@@ -228,25 +228,18 @@ class _Making:
         return self.choices.integer(low, high)
 
     def _integer(self, shape: Shape) -> int:
-        if shape.whole_bounds is None:
-            raise Stuck
         low, high = shape.whole_bounds
         if shape.steps:
             # The least common multiple of fractions.
             step = math.lcm(*(each.numerator for each in shape.steps))
             return self._between(math.ceil(Fraction(low, step)), math.floor(Fraction(high, step))) * step
         # Every other number is small: a tool may count to it, or wait for so long.
-        return self.choices.integer(*(0, 100) if low <= 0 and high >= 100 and self._chance(2) else (low, high))
+        is_small = low <= 0 and high >= 100 and self._chance(2)
+        return self.choices.integer(0, 100) if is_small else self._between(low, high)
 
     def _number(self, shape: Shape) -> int | float:
-        # Without a bound, numbers are no farther than `FAR` from the other one; steps are counted likewise.
         step = shape.steps[0] if shape.steps else Fraction(1)
-        least = None if shape.low is None else shape.low[0] / step
-        most = None if shape.high is None else shape.high[0] / step
-        low = Fraction(-FAR) if least is None else least
-        high = max(Fraction(FAR), low + FAR) if most is None else most
-        if least is None:
-            low = min(low, high - FAR)
+        low, high = bounded(shape.low and shape.low[0] / step, shape.high and shape.high[0] / step)
         if shape.steps:
             for _ in range(4):
                 made = self._between(math.ceil(low), math.floor(high)) * step
@@ -254,7 +247,7 @@ class _Making:
                 if made.denominator == 1 or (float(made) / float(step)).is_integer():
                     return int(made) if made.denominator == 1 else float(made)
             raise Stuck
-        if shape.whole_bounds is not None and self.choices.integer(0, 1) == 0:
+        if shape.whole_bounds[0] <= shape.whole_bounds[1] and self.choices.integer(0, 1) == 0:
             return self._integer(shape)
         start, end = float(low), float(high)
         if shape.low is not None and shape.low[1]:
