@@ -16,7 +16,7 @@ import trio
 from joserfc import jwk, jwt
 
 from trio_mcp import Server
-from trio_mcp.auth.testing import Answer, AuthorizationServer, Fetch, protected
+from trio_mcp.auth.testing import AuthorizationServer, Fetch, ServerResponse, protected
 from trio_mcp.auth.testing.faults import cut, edited, endless, lost, moved, raw, redirected, silent, status
 
 REDIRECT = "http://127.0.0.1:0/callback"
@@ -45,7 +45,7 @@ def post(server: AuthorizationServer, endpoint: str, fields: Mapping[str, str] |
 
 def answer_to(
     server: AuthorizationServer, endpoint: str, fields: Mapping[str, str] | None = None, /, **form: str
-) -> Answer:
+) -> ServerResponse:
     url = f"{server.issuer}/{endpoint}"
     return server.handle(Fetch("", "POST", url, {"Content-Type": FORM, **(fields or {})}, urlencode(form).encode()))
 

@@ -18,11 +18,11 @@ from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Malformed,
     Request,
     Response,
+    TransportFailure,
 )
 
 LIMIT = 64 * 1024
@@ -432,7 +432,7 @@ class EndsAsALoss(Sends):
         if not self.closed:
             self.closed = True
             with contextlib.suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-                self.inner.send_nowait(SessionMessage(Failure(TransportError("gone"))))
+                self.inner.send_nowait(SessionMessage(TransportFailure(TransportError("gone"))))
         await super().aclose()
 
 
@@ -801,7 +801,7 @@ class EndsWithGarbage(Receives):
         item = await super().receive()
         if isinstance(item.message, Malformed):
             self.ended = True
-            return SessionMessage(Failure(TransportError(item.message.reason)))
+            return SessionMessage(TransportFailure(TransportError(item.message.reason)))
         return item
 
 
@@ -869,7 +869,7 @@ class ReadsItAll(Wire):
 
 
 def is_loss(item: SessionMessage) -> bool:
-    return isinstance(item.message, Failure)
+    return isinstance(item.message, TransportFailure)
 
 
 @over_bytes("loss")
@@ -903,7 +903,7 @@ class NoCause(Receives):
 
     async def receive(self) -> SessionMessage:
         item = await super().receive()
-        return SessionMessage(Failure(TransportError(""))) if is_loss(item) else item
+        return SessionMessage(TransportFailure(TransportError(""))) if is_loss(item) else item
 
 
 @over_bytes("loss_ends")

@@ -22,8 +22,8 @@ from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 from trio_mcp.testing.strategies import (
     HEADER_FAULTS,
     MESSAGE_FAULTS,
+    AllowedOutcome,
     Hostile,
-    Outcome,
     chunks,
     cut_off,
     draws,
@@ -95,7 +95,7 @@ def test_a_message_that_a_revision_lacks_is_refused(make: Any, method: str, revi
 # --- hostile messages, sent to a healthy server ----------------------------------------------------------------------
 
 
-def fits(outcome: Outcome, response: dict[str, Any], request_id: Any) -> bool:
+def fits(outcome: AllowedOutcome, response: dict[str, Any], request_id: Any) -> bool:
     """Return whether the outcome allows a response."""
     if "error" in response:
         return (outcome.codes is None or response["error"]["code"] in outcome.codes) and response.get("id") in (

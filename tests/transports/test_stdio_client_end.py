@@ -46,7 +46,7 @@ from trio_mcp import (
     TransportError,
     stdio_client,
 )
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, TransportFailure
 from trio_mcp.stdio.client import EXIT_MOMENT
 
 # --- leaving the block ---------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ async def test_what_the_server_sent_before_it_died_arrives_before_the_failure() 
             async for item in read:
                 received.append(item.message)
     assert received[:-1] == [Notification("n", {"n": n}) for n in range(count)]
-    assert isinstance(received[-1], Failure)
+    assert isinstance(received[-1], TransportFailure)
 
 
 async def test_answers_that_were_sent_before_the_death_count_though_writing_fails(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ async def test_answers_that_were_sent_before_the_death_count_though_writing_fail
             (tmp_path / "go").touch()
             answer, lost = [item.message async for item in read]
     assert answer == Response(1, {"n": 1})
-    assert isinstance(lost, Failure)
+    assert isinstance(lost, TransportFailure)
     assert isinstance(lost.error, ProcessExited)
     assert lost.error.returncode == 0
 

@@ -18,7 +18,7 @@ import trio
 from tests.peer import ENVIRONMENT, script
 from tests.transports.support import DEADLINE, no_survivors, open_descriptors, python, run, session_with, shell
 from trio_mcp import ProcessExited, StdioServerParameters, TransportError, stdio_client
-from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp.jsonrpc.messages import Notification, TransportFailure
 
 TELL = """
     import json, os, sys
@@ -221,7 +221,7 @@ async def exit_of(params: StdioServerParameters) -> ProcessExited:
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             async for item in read:
-                if isinstance(item.message, Failure):
+                if isinstance(item.message, TransportFailure):
                     assert isinstance(item.message.error, ProcessExited)
                     return item.message.error
     raise AssertionError("the link ended without a word")

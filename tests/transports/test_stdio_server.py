@@ -27,7 +27,7 @@ import trio.testing
 from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, script
 from tests.transports.support import NOISY, Recorder, run
 from trio_mcp import SessionMessage, TransportError, stdio_server
-from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp.jsonrpc.messages import Notification, TransportFailure
 from trio_mcp.lines import CHUNK, CLOSE_GRACE
 from trio_mcp.stdio import server as stdio_server_module
 
@@ -416,7 +416,7 @@ async def test_the_last_resort_is_stopped_by_leaving_the_block(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
 async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, streams: Streams) -> None:
-    """Its loss arrives once, as a `Failure`; then ``read`` ends and ``write`` is broken (`Link`)."""
+    """Its loss arrives once, as a `TransportFailure`; then ``read`` ends and ``write`` is broken (`Link`)."""
 
     async def fail() -> None:
         raise trio.BrokenResourceError from OSError(number, os.strerror(number))
@@ -431,5 +431,5 @@ async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: 
             with pytest.raises(trio.BrokenResourceError):
                 while True:
                     await write.send(NOTE)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, TransportFailure)
     assert os.strerror(number) in str(failure.error)

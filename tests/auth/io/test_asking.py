@@ -21,7 +21,7 @@ from trio_mcp.auth.client.asking import Asker
 from trio_mcp.auth.client.browser import open_browser
 from trio_mcp.auth.client.listener import MAX_CONNECTIONS, Redirections, listening
 from trio_mcp.auth.client.terminal import paste_redirect, show_code
-from trio_mcp.auth.rules.steps import Ask, ShowCode
+from trio_mcp.auth.rules.steps import ShowCode, SignIn
 from trio_mcp.errors import AuthorizationError, LoginRequired
 
 URI = "http://127.0.0.1:4711/callback"
@@ -302,8 +302,8 @@ async def test_a_cancelled_wait_frees_the_port() -> None:
 # --- asking ---------------------------------------------------------------------------------------------------------
 
 
-def ask(redirect: str | None) -> Ask:
-    return Ask(f"{ISSUER}/authorize?state={STATE}", STATE, redirect or "", ISSUER)
+def ask(redirect: str | None) -> SignIn:
+    return SignIn(f"{ISSUER}/authorize?state={STATE}", STATE, redirect or "", ISSUER)
 
 
 async def test_what_is_pasted_counts_like_what_arrives() -> None:

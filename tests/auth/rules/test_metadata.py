@@ -10,7 +10,7 @@ import pytest
 from tests.auth.rules.playing import HTML, World, answer
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.metadata import (
-    AuthorizationServer,
+    AuthorizationServerMetadata,
     Discovered,
     discover,
     find_server,
@@ -169,7 +169,7 @@ def test_without_resource_metadata_there_is_no_resource() -> None:
     world = World()
     assert found(world) == Discovered(
         None,
-        AuthorizationServer(
+        AuthorizationServerMetadata(
             here,
             published=False,
             authorization=f"{here}/authorize",
@@ -210,7 +210,7 @@ def test_what_is_read() -> None:
         dpop_bound_access_tokens_required=True,
     )
     here = found(World({AT_PATH: resource, ID + OAUTH: document}))
-    assert here.server == AuthorizationServer(
+    assert here.server == AuthorizationServerMetadata(
         ID,
         **dict(zip(ENDPOINTS, endpoints.values(), strict=True)),
         scopes=frozenset({"a", "offline_access"}),

@@ -12,7 +12,7 @@ import trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.client.listener import Redirections, listening
 from trio_mcp.auth.client.terminal import show_code
-from trio_mcp.auth.rules.steps import Ask, ShowCode
+from trio_mcp.auth.rules.steps import ShowCode, SignIn
 from trio_mcp.errors import AuthorizationError, TrioMcpError
 
 __all__ = ["Asker", "Person", "Show"]
@@ -41,7 +41,7 @@ class Person:
         self._show = show
         self._arriving = arriving
 
-    async def ask(self, ask: Ask) -> Mapping[str, str]:
+    async def ask(self, ask: SignIn) -> Mapping[str, str]:
         """Let the person sign in, and return the parameters of the redirection, whose ``state`` is right.
 
         Raises:
@@ -53,7 +53,7 @@ class Person:
             nursery.start_soon(self._shown, ask)
             return await self._arriving.one(ask.state)
 
-    async def _shown(self, ask: Ask) -> None:
+    async def _shown(self, ask: SignIn) -> None:
         # Both at once: a person who is asked to paste may as well have a browser that comes back by itself.
         try:
             pasted = await self._show(ask.url)

@@ -14,7 +14,7 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.dpop import DpopUse
 from trio_mcp.auth.rules.metadata import find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, register
-from trio_mcp.auth.rules.steps import Call, Flow
+from trio_mcp.auth.rules.steps import CallFunction, Flow
 from trio_mcp.auth.rules.token_answers import Tokens
 from trio_mcp.auth.rules.token_requests import JWT_BEARER, TOKEN_EXCHANGE, TokenEndpoint, jwt_bearer, token_exchange
 from trio_mcp.auth.rules.urls import UrlPolicy
@@ -106,7 +106,7 @@ def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resourc
 
 def _signed_in(idp: str, person: OAuth, clock: Callable[[], float]) -> Flow[tuple[TokenEndpoint, str]]:
     # A flow can't await, so what drives the flow makes the call.
-    found: tuple[TokenEndpoint, str] = yield Call(lambda: person.identity(idp))
+    found: tuple[TokenEndpoint, str] = yield CallFunction(lambda: person.identity(idp))
     return found
 
 

@@ -20,7 +20,7 @@ from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.metadata import find_resource
-from trio_mcp.auth.rules.steps import Ask, Call, Fetch, Flow, ShowCode, Step, Wait
+from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, SignIn, Step, Wait
 from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
 from trio_mcp.errors import AuthorizationError
 
@@ -348,7 +348,7 @@ class Keeper:
                     await trio.sleep(step.seconds)
                     fetch = self._fetching()  # a flow that waits, and so may go on for long, has a bound of its own
                     return None
-                case Call():
+                case CallFunction():
                     return await step.function()
             # Only means with an asker make flows that ask.
             assert person is not None
@@ -371,7 +371,7 @@ class Keeper:
             if self.login is not None and not self.login.access_token:
                 await self._keep(None)
 
-    async def _ask(self, step: Ask, person: Person) -> Any:
+    async def _ask(self, step: SignIn, person: Person) -> Any:
         with trio.move_on_after(self._means.login_timeout):
             return await person.ask(step)
         raise self._late(step.issuer)

@@ -17,7 +17,7 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.dpop import DpopUse
 from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.registration import RegisteredClient
-from trio_mcp.auth.rules.steps import Call, Flow
+from trio_mcp.auth.rules.steps import CallFunction, Flow
 from trio_mcp.auth.rules.token_answers import Tokens
 from trio_mcp.auth.rules.token_requests import JWT_BEARER, TokenEndpoint, client_credentials, jwt_bearer
 from trio_mcp.auth.rules.urls import UrlPolicy
@@ -173,7 +173,7 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
         AuthorizationError: If it fails, or returns something else.
     """
     try:
-        text = yield Call(function)
+        text = yield CallFunction(function)
     except AuthorizationError:
         raise
     except Exception as exc:

@@ -13,20 +13,20 @@ from urllib.parse import parse_qsl, quote, urlencode
 import attrs
 
 from trio_mcp.auth.rules.login import ClientRecord
-from trio_mcp.auth.rules.metadata import AuthorizationServer, Discovered
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, Discovered
 from trio_mcp.auth.rules.scopes import OFFLINE, join_scopes
-from trio_mcp.auth.rules.steps import Ask, Flow
+from trio_mcp.auth.rules.steps import Flow, SignIn
 from trio_mcp.auth.rules.texts import cleaned
 from trio_mcp.errors import AuthorizationError
 
-__all__ = ["Code", "authorize", "challenge_of", "check_redirection", "require_pkce"]
+__all__ = ["AuthorizationCode", "authorize", "challenge_of", "check_redirection", "require_pkce"]
 
 STEP: Final = "authorization"
 REDIRECTION: Final = "redirection"
 
 
 @attrs.frozen
-class Code:
+class AuthorizationCode:
     """An authorization code, with all that the token request must repeat.
 
     Attributes:
@@ -49,7 +49,7 @@ def authorize(
     assume_pkce: Collection[str] = (),
     thumbprint: str | None = None,
     prompt: str | None = None,
-) -> Flow[Code]:
+) -> Flow[AuthorizationCode]:
     """Let a person authorize the client, and return the code.
 
     All that the redirection is checked against is kept here, from before the browser opens until it comes back: the
@@ -87,8 +87,8 @@ def authorize(
         "prompt": prompt or _prompt(client, scopes),
     }
     url = _with_query(at, {name: value for name, value in parameters.items() if value is not None})
-    answer: Mapping[str, str] = yield Ask(url, state, redirect, at.issuer)
-    return Code(check_redirection(answer, at, state), verifier, redirect)
+    answer: Mapping[str, str] = yield SignIn(url, state, redirect, at.issuer)
+    return AuthorizationCode(check_redirection(answer, at, state), verifier, redirect)
 
 
 def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
@@ -97,7 +97,7 @@ def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
     return "consent" if OFFLINE in scopes and client.origin != "given" else None
 
 
-def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
+def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) -> str:
     # The endpoint may have a query of its own, which is kept (RFC 6749, section 3.1).
     endpoint, _, query = at.need("authorization", STEP).partition("?")
     # RFC 6749, section 3.1: none may be there twice, and which of the two would count can't be known. Names are
@@ -109,7 +109,7 @@ def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
     return endpoint + "?" + (query + "&" if query else "") + urlencode(parameters, quote_via=quote)
 
 
-def require_pkce(at: AuthorizationServer, assume_pkce: Collection[str]) -> None:
+def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) -> None:
     """Check that an authorization server supports PKCE with S256: call it before anything is registered there.
 
     Where there is no metadata, there is nothing to look it up in: PKCE is sent, and 2025-03-26 demands it.
@@ -137,7 +137,7 @@ def challenge_of(verifier: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
-def check_redirection(parameters: Mapping[str, str], at: AuthorizationServer, state: str) -> str:
+def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMetadata, state: str) -> str:
     """Return the authorization code of a redirection.
 
     The order matters: ``state`` first, then ``iss`` by the table of RFC 9207, section 2.4, and only then the rest;

@@ -16,7 +16,7 @@ from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import JSON, PROTOCOL_VERSION, shown
 
 __all__ = [
-    "AuthorizationServer",
+    "AuthorizationServerMetadata",
     "Discovered",
     "ProtectedResource",
     "discover",
@@ -53,7 +53,7 @@ class ProtectedResource:
 
 
 @attrs.frozen
-class AuthorizationServer:
+class AuthorizationServerMetadata:
     """What an authorization server says about itself (RFC 8414).
 
     Attributes:
@@ -128,7 +128,7 @@ class Discovered:
     """
 
     resource: ProtectedResource | None
-    server: AuthorizationServer
+    server: AuthorizationServerMetadata
 
     @property
     def audience(self) -> str | None:
@@ -241,7 +241,7 @@ def server_urls(issuer: str) -> list[str]:
 _OPENID: Final = "openid-configuration"
 
 
-def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[AuthorizationServer]:
+def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[AuthorizationServerMetadata]:
     """Find the metadata of an issuer, on its own host only.
 
     Args:
@@ -271,7 +271,9 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
 
-def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy) -> AuthorizationServer:
+def _read_server(
+    document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy
+) -> AuthorizationServerMetadata:
     endpoints: dict[str, Any] = {}
     # All of them, used or not: the one for authorization is opened in a browser, and so not checked by a fetch.
     for name, field in _ENDPOINTS.items():
@@ -284,7 +286,7 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
                 problem = f"its {field} is refused: {exc.problem}"
                 raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
     grants = strings(document, "grant_types_supported")
-    return AuthorizationServer(
+    return AuthorizationServerMetadata(
         issuer,
         scopes=_scopes(document),
         grants=None if grants is None else frozenset(grants),
@@ -298,7 +300,7 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
     )
 
 
-def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServer]:
+def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServerMetadata]:
     """Find the authorization server as 2025-03-26 has it: on the origin of the MCP server, metadata or not."""
     # 2025-03-26 knows Bearer alone: without this, a client would be registered at a server that has no OAuth.
     if wanted.others and not (wanted.bearer or wanted.dpop):
@@ -315,7 +317,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
                 SERVER, f"{without_query(url)} is the metadata of {_named(published)}", issuer=base
             )
         return _read_server(document, published, server, policy)
-    return AuthorizationServer(
+    return AuthorizationServerMetadata(
         base,
         # Its fallback, on the server's own origin: there a server can take only what it was given anyway.
         published=False,

@@ -11,7 +11,7 @@ import attrs
 
 from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
-from trio_mcp.auth.rules.metadata import AuthorizationServer
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata
 from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import cleaned, json_object
@@ -66,7 +66,7 @@ class RegisteredClient:
 
 
 def register(
-    at: AuthorizationServer,
+    at: AuthorizationServerMetadata,
     *,
     client: RegisteredClient | None = None,
     metadata_url: str | None = None,
@@ -126,7 +126,7 @@ def register(
     return attrs.evolve(_read(at, answer, request, redirect), scopes=named)
 
 
-def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
+def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: str | None) -> ClientRecord:
     # Before anything is sent: its id and secret are for this issuer only. A slash may differ, as people write it.
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
@@ -148,7 +148,7 @@ def _method_to_ask_for(methods: Collection[str] | None) -> AuthMethod:
     return choose_method(methods, secret=True) or "none"
 
 
-def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -> AuthorizationError:
+def _refused(at: AuthorizationServerMetadata, response: Fetched, redirect: str | None) -> AuthorizationError:
     answer = json_object(response) or {}
     error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
     advice = _BY_HAND
@@ -162,7 +162,7 @@ def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -
 
 
 def _read(
-    at: AuthorizationServer, answer: Mapping[str, Any], request: Mapping[str, Any], redirect: str | None
+    at: AuthorizationServerMetadata, answer: Mapping[str, Any], request: Mapping[str, Any], redirect: str | None
 ) -> ClientRecord:
     def unusable(what: str) -> AuthorizationError:
         return AuthorizationError(STEP, f"the response can't be used: {what}", issuer=at.issuer, advice=_BY_HAND)

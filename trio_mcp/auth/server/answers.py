@@ -10,14 +10,14 @@ from trio_mcp.auth.rules.challenges import format_challenge
 from trio_mcp.auth.server.keys import RETRY
 from trio_mcp.http.rules.statuses import Refusal, refuse
 
-__all__ = ["Answers"]
+__all__ = ["Refusals"]
 
 # One text for all of them: what exactly is wrong with a token would help those who make one up. The log has it.
 _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
 
 
 @attrs.frozen
-class Answers:
+class Refusals:
     """The refusals of one server.
 
     Attributes:

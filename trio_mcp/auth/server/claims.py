@@ -12,7 +12,7 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.http.server.gate import LEEWAY
 
-__all__ = ["Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of", "is_time"]
+__all__ = ["Claims", "Demands", "InvalidToken", "TooEarly", "Verify", "claims_of", "is_time"]
 
 MAX_TIME = 1e12
 """The latest time that a claim may have: some 30,000 years from now; chosen."""
@@ -95,7 +95,7 @@ Verify: TypeAlias = Callable[[str], Awaitable[Claims]]
 
 
 @attrs.frozen
-class Setting:
+class Demands:
     """What a resource server tells its verifier.
 
     Attributes:

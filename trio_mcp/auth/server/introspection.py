@@ -19,7 +19,7 @@ from trio_mcp._checks import check_text
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, Verify, claims_of
 from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.keys import RETRY, Unavailable, metadata_of
 
@@ -58,7 +58,7 @@ class IntrospectionVerifier:
         self._endpoint = endpoint
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         """Return a block in which tokens can be checked.
 
         Args:
@@ -95,7 +95,7 @@ class _Questions:
     """The questions of one run."""
 
     def __init__(
-        self, setting: Setting, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
+        self, setting: Demands, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
     ) -> None:
         self._setting = setting
         self._issuer, self._endpoint, self._given = setting.issuers[0], endpoint, endpoint

@@ -12,7 +12,7 @@ import attrs
 from trio_mcp._checks import check_choices
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of, slashless
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, Verify, claims_of, slashless
 from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.jws import ALGORITHMS, Jws, is_signed_by, read_jws
 from trio_mcp.auth.server.keys import IssuerKeys, KeySet
@@ -66,7 +66,7 @@ class JwtVerifier:
                 raise ValueError("keys has no public key that can check signatures")
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         """Return a block in which tokens can be checked.
 
         Args:
@@ -89,7 +89,7 @@ class JwtVerifier:
 class _Check:
     """The checks of one run."""
 
-    _setting: Setting
+    _setting: Demands
     _algorithms: frozenset[str]
     _given: KeySet | None
     _issuers: Mapping[str, IssuerKeys]

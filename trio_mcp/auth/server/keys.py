@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from trio_mcp._log import logger
 from trio_mcp.auth.fetching import FetchFunction
-from trio_mcp.auth.rules.metadata import AuthorizationServer, find_server
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, find_server
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.auth.server.claims import InvalidToken
@@ -243,7 +243,7 @@ class IssuerKeys:
             )
 
 
-async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
+async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerMetadata:
     """Find the metadata of an issuer.
 
     Raises:
@@ -262,5 +262,5 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
             else:
                 step = flow.send(response)
     except StopIteration as end:
-        found: AuthorizationServer = end.value
+        found: AuthorizationServerMetadata = end.value
         return found

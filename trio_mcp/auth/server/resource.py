@@ -20,8 +20,8 @@ from trio_mcp._checks import check_choice, check_hook, check_seconds, check_text
 from trio_mcp._log import logger
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, TooEarly, Verify, canonical
+from trio_mcp.auth.server.answers import Refusals
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import NotYet, Unavailable
@@ -47,7 +47,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 class Verifier(Protocol):
     """What checks tokens, with state of its own for each run: `JwtVerifier`, `IntrospectionVerifier`."""
 
-    def opened(self, setting: Setting) -> contextlib.AbstractAsyncContextManager[Verify]:
+    def opened(self, setting: Demands) -> contextlib.AbstractAsyncContextManager[Verify]:
         """Return a block in which tokens can be checked."""
 
 
@@ -122,7 +122,7 @@ class ResourceServer:
         self._includes = includes
         self._remember = remember
         self._verifier: Verifier = _verifier(verifier)
-        self._setting = Setting(
+        self._setting = Demands(
             _issuers(issuers),
             # As they are, since an audience need not be a URL, and as URLs are compared.
             frozenset(map(canonical, (resource, *_names("audiences", audiences)))) | {resource, *audiences},
@@ -132,7 +132,7 @@ class ResourceServer:
         self._bearer = dpop != "require"
         self._proofs = None if dpop == "off" else Proofs(resource, nonces, clock)
         algorithms = PROOF_ALGORITHMS if self._proofs else ()
-        self._answers = Answers(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
+        self._answers = Refusals(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
         document = written(
             {
                 "resource": resource,
@@ -207,8 +207,8 @@ class _Guard:
     """The judge of one run."""
 
     _verify: Verify
-    _setting: Setting
-    _answers: Answers
+    _setting: Demands
+    _answers: Refusals
     _proofs: Proofs | None
     _bearer: bool
     _remember: float
@@ -340,7 +340,7 @@ class _Function:
     _verify: Verify
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         yield self._verify
 
 

@@ -11,10 +11,10 @@ import trio
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.settings import settings_at
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 
 __all__ = ["Application", "served"]
@@ -30,7 +30,7 @@ class Application:
         handle: The function.
     """
 
-    def __init__(self, issuer: str, handle: Callable[[Fetch], Answer]) -> None:
+    def __init__(self, issuer: str, handle: Callable[[Fetch], ServerResponse]) -> None:
         parts = urlsplit(issuer)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._handle = handle
@@ -66,7 +66,7 @@ async def _until_left(receive: ReceiveCallable, scope: trio.CancelScope) -> None
     scope.cancel("the client has left")
 
 
-async def _answer(given: Answer, send: SendCallable) -> None:
+async def _answer(given: ServerResponse, send: SendCallable) -> None:
     fields = [(name.encode(), text.encode("latin-1")) for name, text in given.headers.as_dict().items()]
     if given.ending == "endless":
         await _send(send, given.status, fields, given.body, more=True)
@@ -93,7 +93,7 @@ async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
     async with background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
-            await serve_asgi(app, configured(host, port), runner="h11", task_status=task_status)
+            await serve_asgi(app, settings_at(host, port), runner="h11", task_status=task_status)
 
         urls: list[str] = await start(nursery, serve)
         yield urls[0]

@@ -12,9 +12,9 @@ from urllib.parse import unquote_plus, urlsplit
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, in_json, read_object
+from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, in_json, read_object
 from trio_mcp.auth.testing.keys import Once, audiences, check_times, verified
-from trio_mcp.auth.testing.records import Client, Settings
+from trio_mcp.auth.testing.records import KnownClient, Settings
 from trio_mcp.http.headers import Headers
 
 __all__ = ["ASSERTION", "GRANTS", "METHODS", "Clients"]
@@ -73,10 +73,10 @@ class Clients:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._known: dict[str, Client] = {}
+        self._known: dict[str, KnownClient] = {}
         self._assertions = Once(lambda: settings.clock())
 
-    def add(self, client: Client) -> Client:
+    def add(self, client: KnownClient) -> KnownClient:
         """Remember a client, in place of the one with the same id."""
         self._known[client.id] = client
         return client
@@ -85,7 +85,7 @@ class Clients:
         """Forget a client, as servers do that clean up."""
         self._known.pop(client, None)
 
-    def find(self, client: str, error: str = "invalid_client") -> Client:
+    def find(self, client: str, error: str = "invalid_client") -> KnownClient:
         """Return a client by its id, which may be the URL of its document.
 
         Raises:
@@ -98,14 +98,14 @@ class Clients:
             raise Refused(error, "the client is not known here", 401)
         return self._of_document(client, self._settings.documents(client))
 
-    def _of_document(self, url: str, body: bytes) -> Client:
+    def _of_document(self, url: str, body: bytes) -> KnownClient:
         document = read_object(body, "invalid_client") if len(body) <= LONGEST_DOCUMENT else {}
         # 2025-11-25: the document has to name its own URL, and the client.
         if document.get("client_id") != url or not document.get("client_name"):
             raise Refused("invalid_client", "the client's document is too long, of another client, or without a name")
         return _from_metadata(url, document)
 
-    def register(self, body: bytes) -> Answer:
+    def register(self, body: bytes) -> ServerResponse:
         """Register a client (RFC 7591)."""
         metadata = read_object(body, "invalid_client_metadata")
         client = _from_metadata(secrets.token_urlsafe(16), metadata)
@@ -121,7 +121,7 @@ class Clients:
             said |= {"client_secret": client.secret, "client_secret_expires_at": int(until)}
         return in_json(said, 201)
 
-    def authenticate(self, request: Fetch, parameters: Parameters, endpoint: str) -> Client:
+    def authenticate(self, request: Fetch, parameters: Parameters, endpoint: str) -> KnownClient:
         """Return the client that makes a request, once it has proved who it is, in the one way that it registered.
 
         Raises:
@@ -150,7 +150,7 @@ class Clients:
             raise Refused("invalid_client", "that is not how this client proves who it is", 401, challenge)
         return client
 
-    def _check_assertion(self, client: Client, parameters: Parameters, endpoint: str) -> None:
+    def _check_assertion(self, client: KnownClient, parameters: Parameters, endpoint: str) -> None:
         if parameters["client_assertion_type"] != ASSERTION or client.jwks is None:
             raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
@@ -190,7 +190,7 @@ def _subject(assertion: str) -> str:
     return str(claims.get("sub"))
 
 
-def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
+def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
     """Read what a client says of itself.
 
     Raises:
@@ -207,7 +207,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
     if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
         raise Refused("invalid_client_metadata", "application_type is wrong for these redirect URIs")
     jwks = metadata.get("jwks")
-    return Client(id=client, method=method, redirects=redirects, grants=frozenset(grants), jwks=jwks)
+    return KnownClient(id=client, method=method, redirects=redirects, grants=frozenset(grants), jwks=jwks)
 
 
 def _names(given: object, known: Collection[str], what: str) -> list[str]:

@@ -19,13 +19,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, answer
+from trio_mcp.auth.testing.answers import ServerResponse, answer
 from trio_mcp.http.headers import Headers
 
 __all__ = ["Fault", "cut", "edited", "endless", "lost", "moved", "raw", "redirected", "silent", "status"]
 
-Handle: TypeAlias = Callable[[Fetch], Answer]
-Fault: TypeAlias = Callable[[Fetch, Handle], Answer]
+Handle: TypeAlias = Callable[[Fetch], ServerResponse]
+Fault: TypeAlias = Callable[[Fetch, Handle], ServerResponse]
 
 
 def status(code: int, body: bytes = b"", **fields: str) -> Fault:
@@ -38,22 +38,22 @@ def raw(body: bytes, media_type: str = "application/json", code: int = 200) -> F
     return status(code, body, Content_Type=media_type)
 
 
-def cut(request: Fetch, handle: Handle) -> Answer:
+def cut(request: Fetch, handle: Handle) -> ServerResponse:
     """Do what is asked, but break the connection half-way through the answer."""
     return attrs.evolve(handle(request), ending="cut")
 
 
-def silent(request: Fetch, handle: Handle) -> Answer:
+def silent(request: Fetch, handle: Handle) -> ServerResponse:
     """Do what is asked, and never answer."""
     return attrs.evolve(handle(request), ending="silent")
 
 
-def lost(request: Fetch, handle: Handle) -> Answer:
+def lost(request: Fetch, handle: Handle) -> ServerResponse:
     """Do nothing, and never answer."""
-    return Answer(200, Headers(), b"", "silent")
+    return ServerResponse(200, Headers(), b"", "silent")
 
 
-def endless(request: Fetch, handle: Handle) -> Answer:
+def endless(request: Fetch, handle: Handle) -> ServerResponse:
     """Do what is asked, and repeat the answer's body without end."""
     return attrs.evolve(handle(request), ending="endless")
 
@@ -66,7 +66,7 @@ def moved(url: str, code: int = 307) -> Fault:
 def edited(**members: object) -> Fault:
     """Do what is asked, but put other members into the JSON of the answer; None takes one out."""
 
-    def fault(request: Fetch, handle: Handle) -> Answer:
+    def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)
         value = {**json.loads(given.body), **members}
         return attrs.evolve(
@@ -79,7 +79,7 @@ def edited(**members: object) -> Fault:
 def redirected(**parameters: str | None) -> Fault:
     """Do what is asked, but redirect with other parameters; None takes one out."""
 
-    def fault(request: Fetch, handle: Handle) -> Answer:
+    def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)
         parts = urlsplit(given.headers.get("Location") or "")
         query = {**dict(parse_qsl(parts.query)), **parameters}

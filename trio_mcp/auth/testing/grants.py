@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, in_json
+from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, in_json
 from trio_mcp.auth.testing.clients import GRANTS, Clients
-from trio_mcp.auth.testing.keys import Keys, Once, Proofs, audiences, check_times, verified
-from trio_mcp.auth.testing.records import Client, Code, Device, Family, Settings
-from trio_mcp.auth.testing.tokens import Tokens
+from trio_mcp.auth.testing.keys import Keys, Once, ReceivedProofs, audiences, check_times, verified
+from trio_mcp.auth.testing.records import Device, Family, IssuedCode, KnownClient, Settings
+from trio_mcp.auth.testing.tokens import IssuedTokens
 
 __all__ = ["Grants", "check_resources", "read_scopes"]
 
@@ -64,7 +64,7 @@ def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tu
 
 
 @attrs.frozen
-class Asked:
+class TokenRequest:
     """A request to the token endpoint."""
 
     request: Fetch
@@ -72,12 +72,12 @@ class Asked:
     parameters: Parameters
     jkt: str | None
 
-    def bound(self, client: Client) -> str | None:
+    def bound(self, client: KnownClient) -> str | None:
         """Return the key that refresh tokens are bound to: of public clients only (RFC 9449, section 5)."""
         return self.jkt if client.method == "none" else None
 
 
-Grant: TypeAlias = Callable[[Asked], dict[str, Any]]
+Grant: TypeAlias = Callable[[TokenRequest], dict[str, Any]]
 
 
 class Grants:
@@ -88,14 +88,16 @@ class Grants:
         devices: The devices, by device code.
     """
 
-    def __init__(self, settings: Settings, keys: Keys, clients: Clients, tokens: Tokens, proofs: Proofs) -> None:
+    def __init__(
+        self, settings: Settings, keys: Keys, clients: Clients, tokens: IssuedTokens, proofs: ReceivedProofs
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._clients = clients
         self._tokens = tokens
         self._proofs = proofs
         self._assertions = Once(lambda: settings.clock())
-        self.codes: dict[str, Code] = {}
+        self.codes: dict[str, IssuedCode] = {}
         self.devices: dict[str, Device] = {}
         self._grants: dict[str, Grant] = {
             CODE: self._code,
@@ -106,7 +108,7 @@ class Grants:
             EXCHANGE: self._exchange,
         }
 
-    def token(self, request: Fetch, parameters: Parameters, url: str) -> Answer:
+    def token(self, request: Fetch, parameters: Parameters, url: str) -> ServerResponse:
         """Answer a request for tokens."""
         grant = self._grants.get(parameters["grant_type"])
         if grant is None:
@@ -115,16 +117,16 @@ class Grants:
         jkt = None if settings.dpop == "off" else self._proofs.thumbprint(request, url)
         if settings.dpop == "require" and jkt is None:
             raise Refused("invalid_dpop_proof", "tokens are issued for a DPoP key only")
-        said = grant(Asked(request, url, parameters, jkt))
+        said = grant(TokenRequest(request, url, parameters, jkt))
         return in_json(said, fields={"DPoP-Nonce": self._proofs.nonce} if jkt and settings.dpop_nonces else None)
 
-    def _client(self, asked: Asked) -> Client:
+    def _client(self, asked: TokenRequest) -> KnownClient:
         client = self._clients.authenticate(asked.request, asked.parameters, asked.url)
         if asked.parameters["grant_type"] not in client.grants:
             raise Refused("unauthorized_client", "the client is not registered for this grant_type")
         return client
 
-    def _code(self, asked: Asked) -> dict[str, Any]:
+    def _code(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         code = self.codes.get(parameters["code"])
         # Before it counts as used: another client that has seen the code must not be able to revoke what it gave.
@@ -146,13 +148,13 @@ class Grants:
         resources = check_resources(parameters, family.resources)
         return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
 
-    def _is_lasting(self, client: Client, family: Family) -> bool:
+    def _is_lasting(self, client: KnownClient, family: Family) -> bool:
         """Return whether a client gets a refresh token."""
         # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
         asks = "offline_access" in family.scopes or "offline_access" not in self._settings.scopes
         return REFRESH in client.grants and asks
 
-    def _refresh(self, asked: Asked) -> dict[str, Any]:
+    def _refresh(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         token = parameters["refresh_token"]
         owner = self._tokens.owner(token)
@@ -166,7 +168,7 @@ class Grants:
             raise Refused("invalid_grant", "the refresh token does not hold")
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=True)
 
-    def _credentials(self, asked: Asked) -> dict[str, Any]:
+    def _credentials(self, asked: TokenRequest) -> dict[str, Any]:
         client = self._client(asked)
         if client.method == "none":
             raise Refused("unauthorized_client", "a public client has no credentials")
@@ -174,12 +176,12 @@ class Grants:
         return self._without_person(asked, client.id, client.id, scopes, resources)
 
     def _without_person(
-        self, asked: Asked, subject: str, client: str, scopes: frozenset[str], resources: tuple[str, ...]
+        self, asked: TokenRequest, subject: str, client: str, scopes: frozenset[str], resources: tuple[str, ...]
     ) -> dict[str, Any]:
         family = Family(subject, client, scopes, resources)
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=False)
 
-    def start_device(self, request: Fetch, parameters: Parameters, url: str, page: str) -> Answer:
+    def start_device(self, request: Fetch, parameters: Parameters, url: str, page: str) -> ServerResponse:
         """Answer a device that asks for a code (RFC 8628)."""
         client = self._clients.authenticate(request, parameters, url)
         if DEVICE not in client.grants:
@@ -193,7 +195,7 @@ class Grants:
         said = {"device_code": code, "user_code": shown, "verification_uri": page, "expires_in": 600}
         return in_json(said | {"verification_uri_complete": f"{page}?user_code={shown}", "interval": device.interval})
 
-    def _device(self, asked: Asked) -> dict[str, Any]:
+    def _device(self, asked: TokenRequest) -> dict[str, Any]:
         client = self._client(asked)
         device = self.devices.get(asked.parameters["device_code"])
         now = self._settings.clock()
@@ -216,7 +218,7 @@ class Grants:
         resources = check_resources(asked.parameters, family.resources)
         return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
 
-    def _assertion(self, asked: Asked) -> dict[str, Any]:
+    def _assertion(self, asked: TokenRequest) -> dict[str, Any]:
         """RFC 7523: an ID-JAG of a client, or the token of a workload, which needs no client."""
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings.issuer not in audiences(claims):
@@ -251,7 +253,7 @@ class Grants:
                 return header, claims
         raise Refused("invalid_grant", "the assertion is not of an issuer that is trusted here")
 
-    def _exchange(self, asked: Asked) -> dict[str, Any]:
+    def _exchange(self, asked: TokenRequest) -> dict[str, Any]:
         """RFC 8693, from an ID token to an ID-JAG for another server, and nothing else."""
         client, parameters = self._client(asked), asked.parameters
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:

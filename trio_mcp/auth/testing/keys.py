@@ -17,7 +17,7 @@ from trio_mcp.http.headers import Headers
 if TYPE_CHECKING:
     from joserfc import jwk
 
-__all__ = ["ALGORITHMS", "Keys", "Proofs", "verified"]
+__all__ = ["ALGORITHMS", "Keys", "ReceivedProofs", "verified"]
 
 ALGORITHMS = ("ES256", "PS256", "RS256", "Ed25519")
 """What clients and other issuers may sign with."""
@@ -118,7 +118,7 @@ def audiences(claims: Mapping[str, Any]) -> Collection[object]:
     return given if isinstance(given, list) else [given]
 
 
-class Proofs:
+class ReceivedProofs:
     """The DPoP proofs that a server is sent (RFC 9449, section 4.3).
 
     Args:

@@ -9,7 +9,7 @@ import attrs
 
 from trio_mcp.auth.testing.keys import Keys
 
-__all__ = ["AccessToken", "Client", "Code", "Device", "Family", "RefreshToken", "Settings", "Trusted"]
+__all__ = ["AccessToken", "Device", "Family", "IssuedCode", "KnownClient", "RefreshToken", "Settings", "Trusted"]
 
 Trusted: TypeAlias = Mapping[str, Any] | Keys
 """The keys of another issuer: a JWKS, or the keys of another server in this process."""
@@ -35,7 +35,7 @@ class Settings:
 
 
 @attrs.frozen(kw_only=True)
-class Client:
+class KnownClient:
     """A client, pre-registered, registered dynamically, or described by its own document."""
 
     id: str
@@ -61,7 +61,7 @@ class Family:
 
 
 @attrs.define(eq=False)
-class Code:
+class IssuedCode:
     """An authorization code."""
 
     family: Family

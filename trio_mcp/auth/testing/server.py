@@ -13,14 +13,14 @@ import attrs
 import trio
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, answer, in_json, redirection
+from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, answer, in_json, redirection
 from trio_mcp.auth.testing.asgi import Application, served
 from trio_mcp.auth.testing.clients import GRANTS, METHODS, Clients, matches
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.grants import Grants, check_resources, read_scopes
-from trio_mcp.auth.testing.keys import ALGORITHMS, Keys, Proofs
-from trio_mcp.auth.testing.records import Client, Code, Family, Settings, Trusted
-from trio_mcp.auth.testing.tokens import Tokens
+from trio_mcp.auth.testing.keys import ALGORITHMS, Keys, ReceivedProofs
+from trio_mcp.auth.testing.records import Family, IssuedCode, KnownClient, Settings, Trusted
+from trio_mcp.auth.testing.tokens import IssuedTokens
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 
@@ -121,9 +121,9 @@ class AuthorizationServer:
         self.seen: list[Seen] = []
         self.keys = Keys()
         self.clients = Clients(settings)
-        self.issued = Tokens(settings, self.keys)
+        self.issued = IssuedTokens(settings, self.keys)
         # Functions that look into the settings each time, since those may be changed at any time.
-        self.proofs = Proofs(lambda: settings.clock(), lambda: settings.dpop_nonces)
+        self.proofs = ReceivedProofs(lambda: settings.clock(), lambda: settings.dpop_nonces)
         self._grants = Grants(settings, self.keys, self.clients, self.issued, self.proofs)
 
     @property
@@ -155,7 +155,9 @@ class AuthorizationServer:
         if method is None:
             method = "private_key_jwt" if jwks is not None else "none" if secret is None else "client_secret_basic"
         self.clients.add(
-            Client(id=id, secret=secret, method=method, redirects=tuple(redirects), grants=frozenset(grants), jwks=jwks)
+            KnownClient(
+                id=id, secret=secret, method=method, redirects=tuple(redirects), grants=frozenset(grants), jwks=jwks
+            )
         )
 
     def sign_in(self, url: str) -> dict[str, str]:
@@ -204,7 +206,7 @@ class AuthorizationServer:
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
-    def handle(self, request: Fetch) -> Answer:
+    def handle(self, request: Fetch) -> ServerResponse:
         """Answer a request; its URL is one of this server's."""
         endpoint, parameters = self._endpoint(request), _parameters(request)
         if len(self.seen) < REMEMBERED:
@@ -227,7 +229,7 @@ class AuthorizationServer:
         return name if given.path == f"{root}/{name}" and name in self._endpoints else ""
 
     @property
-    def _endpoints(self) -> dict[str, tuple[str, Callable[[Fetch, Parameters], Answer]]]:
+    def _endpoints(self) -> dict[str, tuple[str, Callable[[Fetch, Parameters], ServerResponse]]]:
         return {
             "metadata": ("GET", lambda request, parameters: in_json(self.metadata())),
             "jwks": ("GET", lambda request, parameters: in_json(self.keys.published())),
@@ -240,7 +242,7 @@ class AuthorizationServer:
             "introspect": ("POST", self._introspect),
         }
 
-    def _handle(self, request: Fetch) -> Answer:
+    def _handle(self, request: Fetch) -> ServerResponse:
         found = self._endpoints.get(self._endpoint(request))
         if found is None:
             return answer(404)
@@ -286,10 +288,10 @@ class AuthorizationServer:
             said["authorization_grant_profiles_supported"] = [ID_JAG_PROFILE]
         return said
 
-    def _register(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _register(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         return self.clients.register(request.body) if self.settings.registration else answer(404)
 
-    def _authorize(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _authorize(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         # What is wrong with the client or where to go back to is told on a page: who knows where a redirection led.
         client = self.clients.find(parameters["client_id"], "invalid_request")
         # RFC 6749, section 3.1.2.3: it may be left out where only one is registered.
@@ -303,7 +305,7 @@ class AuthorizationServer:
         except Refused as refused:
             return redirection(redirect, {"error": refused.error, "error_description": refused.description, **said})
 
-    def _code_for(self, client: Client, parameters: Parameters) -> str:
+    def _code_for(self, client: KnownClient, parameters: Parameters) -> str:
         if parameters["response_type"] != "code":
             raise Refused("unsupported_response_type", "response_type is not code")
         # The 32 bytes of SHA-256 are 43 characters.
@@ -318,27 +320,29 @@ class AuthorizationServer:
         family = Family(self.settings.user, client.id, scopes, resources, jkt, nonce=parameters.get("nonce"))
         code = secrets.token_urlsafe(32)
         until = self.settings.clock() + CODE_LIFE
-        self._grants.codes[code] = Code(family, parameters.get("redirect_uri"), parameters["code_challenge"], until)
+        self._grants.codes[code] = IssuedCode(
+            family, parameters.get("redirect_uri"), parameters["code_challenge"], until
+        )
         return code
 
-    def _device(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _device(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         return self._grants.start_device(request, parameters, self._url("device"), self._url("verify"))
 
-    def _verify(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _verify(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         try:
             self.approve(parameters["user_code"], deny=self.denies)
         except ValueError as error:
             raise Refused("invalid_request", str(error)) from None
         return answer(200, b"The device may go on.", {"Content-Type": "text/plain"})
 
-    def _revoke(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _revoke(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         client = self.clients.authenticate(request, parameters, self._url("revoke"))
         family = self.issued.owner(parameters["token"])
         if family is not None and family.client == client.id:
             self.issued.revoke(parameters["token"])
         return answer(200)  # RFC 7009, section 2.2: whatever the token was
 
-    def _introspect(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _introspect(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         client = self.clients.authenticate(request, parameters, self._url("introspect"))
         # RFC 7662, section 2.1: otherwise anyone could try out tokens here.
         if client.method == "none":

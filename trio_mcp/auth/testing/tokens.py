@@ -6,12 +6,12 @@ import secrets
 from typing import Any
 
 from trio_mcp.auth.testing.keys import Keys
-from trio_mcp.auth.testing.records import AccessToken, Client, Family, RefreshToken, Settings
+from trio_mcp.auth.testing.records import AccessToken, Family, KnownClient, RefreshToken, Settings
 
-__all__ = ["Tokens"]
+__all__ = ["IssuedTokens"]
 
 
-class Tokens:
+class IssuedTokens:
     """The tokens of one server."""
 
     def __init__(self, settings: Settings, keys: Keys) -> None:
@@ -56,7 +56,7 @@ class Tokens:
             )
         return said
 
-    def exchange(self, token: str, client: Client) -> Family | None:
+    def exchange(self, token: str, client: KnownClient) -> Family | None:
         """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
 
         Returns:

@@ -32,18 +32,18 @@ from trio_mcp.types import meta as meta_keys
 __all__ = [
     "HEADER_FAULTS",
     "MESSAGE_FAULTS",
+    "AllowedOutcome",
     "HeaderFault",
     "Hostile",
     "HostileHeaders",
     "MessageFault",
-    "Outcome",
     "hostile_headers",
     "hostile_messages",
 ]
 
 
 @attrs.frozen
-class Outcome:
+class AllowedOutcome:
     """The allowed reactions of a receiver.
 
     Attributes:
@@ -73,7 +73,7 @@ class Hostile:
     text: bytes
     fault: str
     id: float | str | None
-    outcome: Outcome
+    outcome: AllowedOutcome
 
 
 @attrs.frozen
@@ -88,7 +88,7 @@ class HostileHeaders:
 
     headers: Mapping[str, str | None]
     fault: str
-    outcome: Outcome
+    outcome: AllowedOutcome
 
 
 _WITHOUT = object()
@@ -141,13 +141,13 @@ class MessageFault:
     """
 
     make: _Make
-    outcome: Outcome
+    outcome: AllowedOutcome
     has_id: bool = True
     revisions: tuple[str, ...] = (*LEGACY_REVISIONS, *MODERN_REVISIONS)
 
 
-def _codes(*codes: int, **more: Any) -> Outcome:
-    return Outcome(frozenset(codes), **more)
+def _codes(*codes: int, **more: Any) -> AllowedOutcome:
+    return AllowedOutcome(frozenset(codes), **more)
 
 
 _ANY_CODE = (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
@@ -159,10 +159,10 @@ _LENIENT = _codes(INVALID_REQUEST, result=True)
 _ODD = _codes(*_ANY_CODE, result=True)
 # A request with an id needs a response.
 _ANSWERED = _codes(*_ANY_CODE, result=True, silence=False)
-_GOOD = Outcome(result=True, silence=False)
+_GOOD = AllowedOutcome(result=True, silence=False)
 _UNKNOWN = _codes(METHOD_NOT_FOUND, silence=False)
 _REFUSED = _codes(INVALID_PARAMS, silence=False)
-_IGNORED = Outcome()
+_IGNORED = AllowedOutcome()
 # JSON-RPC does not say how a receiver treats an unexpected response; an error without an id is allowed.
 _STRAY = _codes(INVALID_REQUEST)
 
@@ -479,7 +479,7 @@ class HeaderFault:
     """
 
     headers: tuple[Mapping[str, str | None], ...]
-    outcome: Outcome
+    outcome: AllowedOutcome
     revisions: tuple[str, ...] = (*LEGACY_REVISIONS[1:], *MODERN_REVISIONS)
 
 
@@ -487,9 +487,9 @@ def _each(name: str, *values: str | None) -> tuple[Mapping[str, str | None], ...
     return tuple({name: value} for value in values)
 
 
-def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool = False) -> Outcome:
+def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool = False) -> AllowedOutcome:
     # Where the text demands only a status, the body of a refusal is optional, and any code is allowed in it.
-    return Outcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
+    return AllowedOutcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
 
 
 # 2026-07-28 basic/transports/streamable-http#server-validation.
@@ -532,7 +532,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
         _each("mcp-protocol-version", "1900-01-01", "9999-12-31", "latest", "2025"), _statuses(400), _WITH_VERSION
     ),
     # Servers commonly limit a head to 8 to 64 KiB, so some accept this, and others send 431 or close.
-    "large-header": HeaderFault(_each("x-large", "x" * 30_000), Outcome(None, result=True)),
+    "large-header": HeaderFault(_each("x-large", "x" * 30_000), AllowedOutcome(None, result=True)),
     # 404 tells the client to open a new session; a server without sessions may send 400 for any id.
     "unknown-session": HeaderFault(
         _each("mcp-session-id", "never-given", "0", "../../x", "x" * 500), _statuses(400, 404), _LEGACY_HTTP
@@ -553,10 +553,10 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     ),
     # Modern servers have no sessions and ignore the header, which dual-era clients may still send.
     "session-of-another-era": HeaderFault(
-        _each("mcp-session-id", "never-given"), Outcome(None, result=True), MODERN_REVISIONS
+        _each("mcp-session-id", "never-given"), AllowedOutcome(None, result=True), MODERN_REVISIONS
     ),
     "event-of-another-era": HeaderFault(
-        _each("last-event-id", "never-given"), Outcome(None, result=True), MODERN_REVISIONS
+        _each("last-event-id", "never-given"), AllowedOutcome(None, result=True), MODERN_REVISIONS
     ),
 }
 """Name of a fault -> its changes to the headers of a valid request, and the allowed reactions of a server."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from trio_mcp.schema.validator import SchemaError
 from trio_mcp.testing.strategies.choices import Choices, Drawn, Random, one_of
 from trio_mcp.testing.strategies.shapes import MAX_ITEMS, MAX_TEXT, TYPES, CannotGenerate, Key, Shape, Shapes
-from trio_mcp.testing.strategies.values import Path, Stuck, Values, checked
+from trio_mcp.testing.strategies.values import DeadEnd, Path, Values, checked
 
 __all__ = ["NearValid", "near_valid"]
 
@@ -119,7 +119,7 @@ class _Spoiled:
                 holder: Any = [self._values.make(choices, max_leaves=leaves, plain=True, path=path)]
                 value = _spoiled(holder, path, shape, way, choices)
                 broken = self._checker.broken(value)
-            except (Stuck, SchemaError, LookupError):
+            except (DeadEnd, SchemaError, LookupError):
                 continue
             # If two keywords were broken, a tool that checks only one of them would refuse the value as well.
             if len(broken) == 1:
@@ -131,7 +131,7 @@ def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Cho
     """Spoil the only item of a list at a place, and return it.
 
     Raises:
-        Stuck: If the way is not for such a value.
+        DeadEnd: If the way is not for such a value.
     """
     holder: Any = whole
     *steps, last = (0, *path)
@@ -140,7 +140,7 @@ def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Cho
     current = holder[last]
     # In Python, True is an int.
     if way.kind is not object and (isinstance(current, bool) or not isinstance(current, way.kind)):
-        raise Stuck
+        raise DeadEnd
     holder[last] = way.spoil(shape, current, choices)
     return whole[0]
 
@@ -168,7 +168,7 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
 
 def _one_of(values: Sequence[Any], choices: Choices) -> Any:
     if not values:
-        raise Stuck
+        raise DeadEnd
     return copy.deepcopy(one_of(choices, values))
 
 

@@ -18,7 +18,7 @@ from trio_mcp.testing.strategies.formats import FORMATS
 from trio_mcp.testing.strategies.patterns import Pattern, PatternError
 from trio_mcp.testing.strategies.shapes import CannotGenerate, Key, Shape, Shapes, TooManySteps, bounded, same
 
-__all__ = ["Path", "Stuck", "Values", "checked"]
+__all__ = ["DeadEnd", "Path", "Values", "checked"]
 
 ATTEMPTS = 12
 """Attempts to make a value before the simplest one replaces it. Chosen."""
@@ -40,7 +40,7 @@ Path: TypeAlias = "tuple[str | int, ...]"
 """Names and indexes that lead to a place in a value."""
 
 
-class Stuck(Exception):
+class DeadEnd(Exception):
     """The choices led to a place where no value is possible."""
 
 
@@ -110,7 +110,7 @@ class Values:
         try:
             value = self.make(choices, max_leaves=max_leaves, plain=plain, wild=wild)
             return value, self._checker.problem(value)
-        except (Stuck, SchemaError) as exc:
+        except (DeadEnd, SchemaError) as exc:
             return None, str(exc) or "its requirements exclude each other"
 
     def draw(self, choices: Choices) -> Any:
@@ -135,7 +135,7 @@ class Values:
             path: A place that the value must have.
 
         Raises:
-            Stuck: If the choices lead to no value.
+            DeadEnd: If the choices lead to no value.
         """
         # The limit on steps is for one value: a long test draws any number of harmless ones.
         self.shapes.rest()
@@ -143,7 +143,7 @@ class Values:
             making = _Making(self.shapes, choices, max_leaves, plain, wild)
             return making.value(self.shapes.root, self.shapes.depth + DEEPER, path)
         except TooManySteps:
-            raise Stuck from None
+            raise DeadEnd from None
 
 
 @attrs.define(eq=False)
@@ -161,7 +161,7 @@ class _Making:
         while shape.groups:
             shape = self.shapes.shape(self._option(self.shapes.options(shape), depth, path))
         if shape.impossible is not None:
-            raise Stuck
+            raise DeadEnd
         if not path:
             # Examples work, so they show whether a tool can succeed. More than one in eight would find little else.
             if shape.samples and not self.plain and not self._few and self._chance(8):
@@ -204,7 +204,7 @@ class _Making:
             possible = (each for each in options[first:] + options[:first] if self.shapes.size(each, depth) < math.inf)
             option = next(possible, None)
         if option is None:
-            raise Stuck
+            raise DeadEnd
         return option
 
     def _type(self, shape: Shape, depth: int, path: Path) -> str:
@@ -215,7 +215,7 @@ class _Making:
             types = shape.likely
         possible = [kind for kind in types if self.shapes.size_of(shape, kind, depth) < math.inf]
         if not possible:
-            raise Stuck
+            raise DeadEnd
         if self._few:
             return min(possible, key=lambda kind: self.shapes.size_of(shape, kind, depth))
         return one_of(self.choices, possible)
@@ -224,7 +224,7 @@ class _Making:
 
     def _between(self, low: int, high: int) -> int:
         if low > high:
-            raise Stuck
+            raise DeadEnd
         return self.choices.integer(low, high)
 
     def _integer(self, shape: Shape) -> int:
@@ -246,7 +246,7 @@ class _Making:
                 # Many validators divide floats, and refuse 36.01 because 36.01 / 0.01 is not whole for them.
                 if made.denominator == 1 or (float(made) / float(step)).is_integer():
                     return int(made) if made.denominator == 1 else float(made)
-            raise Stuck
+            raise DeadEnd
         if shape.whole_bounds[0] <= shape.whole_bounds[1] and self.choices.integer(0, 1) == 0:
             return self._integer(shape)
         start, end = float(low), float(high)
@@ -255,7 +255,7 @@ class _Making:
         if shape.high is not None and shape.high[1]:
             end = math.nextafter(end, -math.inf)
         if start > end:
-            raise Stuck
+            raise DeadEnd
         return self.choices.number(start, end)
 
     def _text(self, shape: Shape) -> str:
@@ -285,7 +285,7 @@ class _Making:
                 return longer
         greatest = "any" if high == math.inf else int(high)
         sources = " and ".join(map(repr, shape.patterns))
-        raise Stuck(f"no text of {low} to {greatest} characters was found for {sources}")
+        raise DeadEnd(f"no text of {low} to {greatest} characters was found for {sources}")
 
     # --- containers --------------------------------------------------------------------------------------------------
 
@@ -299,13 +299,13 @@ class _Making:
         items: list[Any] = []
         for index in range(count):
             below = self.shapes.item(shape, index)
-            # Earlier items may have used up the leaves. An optional item must not get the value stuck.
+            # Earlier items may have used up the leaves. An optional item must not spoil the value.
             if index >= least and (self._few or self.shapes.size(below, depth - 1) == math.inf):
                 break
             inner = path[1:] if path and path[0] == index else ()
             try:
                 items.append(self._item(below, depth, items if shape.unique else None, inner))
-            except Stuck:
+            except DeadEnd:
                 if index < least:
                     raise
                 break
@@ -315,7 +315,7 @@ class _Making:
         """Make an item, which differs from the others if there are any given.
 
         Raises:
-            Stuck: If none was found.
+            DeadEnd: If none was found.
         """
         if others is None:
             return self.value(key, depth - 1, path)
@@ -324,7 +324,7 @@ class _Making:
             if not any(same(item, other) for other in others):
                 return item
             self.leaves = max(self.leaves, 1)  # without leaves, each attempt would give the simplest item again
-        raise Stuck(f"not enough different items were found, after {len(others)}")
+        raise DeadEnd(f"not enough different items were found, after {len(others)}")
 
     def _object(self, shape: Shape, depth: int, path: Path) -> dict[str, Any]:
         names = dict.fromkeys([*shape.required, *map(str, path[:1])])
@@ -360,7 +360,7 @@ class _Making:
         patterns = self.shapes.name_patterns(shape)
         if not patterns and not self._possible(shape, _ANY_NAME, depth):
             if least > 0:
-                raise Stuck("it forbids the members that it asks for")
+                raise DeadEnd("it forbids the members that it asks for")
             return
         count = self.choices.integer(max(least, 0), most)
         # Some names are taken or forbidden. Four attempts for each are enough, unless the schema allows hardly any.
@@ -374,7 +374,7 @@ class _Making:
                 names[name] = None
                 count -= 1
         if len(names) < shape.members[0]:
-            raise Stuck
+            raise DeadEnd
 
     def _name(self, shape: Shape, patterns: list[Pattern], depth: int, attempt: int) -> str | None:
         # Every fourth name ignores the patterns: there may be too few names that match one.
