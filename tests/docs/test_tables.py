@@ -43,7 +43,7 @@ from trio_mcp import (
     websocket_client,
 )
 from trio_mcp._settings import completed, settings_of
-from trio_mcp.auth import OAuth, ResourceServer, fetching
+from trio_mcp.auth import OAuth, ResourceOptions, fetching
 from trio_mcp.auth.client import keeping
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
@@ -107,7 +107,7 @@ STATED = {
     "an exchange with an authorization server": fetching.TIMEOUT,
     "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
     "a refresh that was sent, whose callers have left": float(keeping.FINISH),
-    "ResourceServer(remember=…)": default(ResourceServer, "remember"),
+    "ResourceServer(remember=…)": settings_of(ResourceOptions)["remember"].default,
     "the keys of an issuer": keys.FRESH,
     "the keys of an issuer that does not respond": keys.STALE,
     "asking an issuer for its keys or its metadata again": keys.RETRY,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trio_mcp.auth.client.machines import ClientCredentials as ClientCredentials
     from trio_mcp.auth.client.machines import WorkloadIdentity as WorkloadIdentity
     from trio_mcp.auth.client.oauth import OAuth as OAuth
+    from trio_mcp.auth.client.options import TokenOptions as TokenOptions
     from trio_mcp.auth.client.stores.files import FileTokens as FileTokens
     from trio_mcp.auth.client.stores.keychain import KeyringTokens as KeyringTokens
     from trio_mcp.auth.client.stores.memory import MemoryTokens as MemoryTokens
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trio_mcp.auth.server.claims import InvalidToken as InvalidToken
     from trio_mcp.auth.server.introspection import IntrospectionVerifier as IntrospectionVerifier
     from trio_mcp.auth.server.jwt import JwtVerifier as JwtVerifier
+    from trio_mcp.auth.server.options import ResourceOptions as ResourceOptions
     from trio_mcp.auth.server.resource import ResourceServer as ResourceServer
 else:
     from trio_mcp._door import open_door

@@ -158,7 +158,7 @@ async def test_a_hundred_wrong_ones_end_it() -> None:
         assert outcome == []
         await said(redirections, asked("/callback?state=wrong"))
         (error,) = outcome
-        assert str(error).startswith(f"redirection failed: 100 redirections to {URI} were none of this sign-in; ")
+        assert str(error).startswith(f"redirection failed: none of 100 redirections to {URI} belonged to this ")
 
 
 async def test_who_is_slow_holds_nobody_up(autojump_clock: Any) -> None:
@@ -327,7 +327,7 @@ async def test_anything_else_that_is_pasted_ends_it(pasted: str) -> None:
         return pasted
 
     async with Asker(show).opened("http://127.0.0.1:0/callback") as person:
-        with pytest.raises(AuthorizationError, match="what was pasted is not the URL") as caught:
+        with pytest.raises(AuthorizationError, match="the pasted text is not the URL") as caught:
             await person.ask(ask(person.redirect))
     assert "canary" not in str(caught.value)
 

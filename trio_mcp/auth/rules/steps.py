@@ -26,7 +26,7 @@ class Fetch:
     the flow if it fails; redirections are followed only for a GET, under the same policy.
 
     Attributes:
-        step: What it is for, as `AuthorizationError.step` names it.
+        step: The purpose, as `AuthorizationError.step` names it.
         method: The HTTP method.
         url: The URL, as it came.
         fields: The header fields.

@@ -8,6 +8,16 @@ from trio_mcp.auth.testing import faults
 from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.protecting import protected
+from trio_mcp.auth.testing.records import AuthoritySettings
 from trio_mcp.auth.testing.server import AuthorizationServer, Seen
 
-__all__ = ["AuthorizationServer", "Fault", "Fetch", "Seen", "ServerResponse", "faults", "protected"]
+__all__ = [
+    "AuthoritySettings",
+    "AuthorizationServer",
+    "Fault",
+    "Fetch",
+    "Seen",
+    "ServerResponse",
+    "faults",
+    "protected",
+]

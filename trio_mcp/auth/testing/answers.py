@@ -1,4 +1,4 @@
-"""What the authorization server answers with, and how it reads what it is sent."""
+"""The responses of the authorization server, and the parameters of its requests."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class ServerResponse(Fetched):
 
 
 class Refused(Exception):
-    """A request that is answered with an error of OAuth.
+    """A request that is refused with an error of OAuth.
 
     Args:
         error: The error code.
-        description: What is wrong with the request.
+        description: The problem of the request.
         status: The HTTP status.
         fields: Further header fields.
     """
@@ -79,7 +79,7 @@ def with_query(url: str, parameters: Mapping[str, str | None]) -> str:
     """Return a URL with parameters added to its query; those that are None are left out."""
     parts = urlsplit(url)
     added = urlencode({name: value for name, value in parameters.items() if value is not None})
-    # A redirect URI may have a query of its own, which is kept (RFC 6749, section 3.1.2).
+    # The query of a redirect URI is kept (RFC 6749, section 3.1.2).
     return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, added)))))
 
 

@@ -14,7 +14,7 @@ import attrs
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, in_json, read_object
 from trio_mcp.auth.testing.keys import Once, audiences, check_times, verified
-from trio_mcp.auth.testing.records import KnownClient, Settings
+from trio_mcp.auth.testing.records import AuthoritySettings, KnownClient
 from trio_mcp.http.headers import Headers
 
 __all__ = ["ASSERTION", "GRANTS", "METHODS", "Clients"]
@@ -71,10 +71,10 @@ def matches(given: str, registered: Iterable[str]) -> bool:
 class Clients:
     """The clients of one server."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AuthoritySettings) -> None:
         self._settings = settings
         self._known: dict[str, KnownClient] = {}
-        self._assertions = Once(lambda: settings.clock())
+        self._assertions = Once(lambda: settings["clock"]())
 
     def add(self, client: KnownClient) -> KnownClient:
         """Remember a client, in place of the one with the same id."""
@@ -94,15 +94,15 @@ class Clients:
         if (known := self._known.get(client)) is not None:
             return known
         parts = urlsplit(client)
-        if self._settings.documents is None or parts.scheme != "https" or parts.path in ("", "/"):
+        if self._settings["documents"] is None or parts.scheme != "https" or parts.path in ("", "/"):
             raise Refused(error, "the client is not known here", 401)
-        return self._of_document(client, self._settings.documents(client))
+        return self._of_document(client, self._settings["documents"](client))
 
     def _of_document(self, url: str, body: bytes) -> KnownClient:
         document = read_object(body, "invalid_client") if len(body) <= LONGEST_DOCUMENT else {}
         # 2025-11-25: the document has to name its own URL, and the client.
         if document.get("client_id") != url or not document.get("client_name"):
-            raise Refused("invalid_client", "the client's document is too long, of another client, or without a name")
+            raise Refused("invalid_client", "the client's metadata is too long, names another client, or lacks a name")
         return _from_metadata(url, document)
 
     def register(self, body: bytes) -> ServerResponse:
@@ -111,11 +111,14 @@ class Clients:
         client = _from_metadata(secrets.token_urlsafe(16), metadata)
         until = 0.0
         if client.method in ("client_secret_basic", "client_secret_post"):
-            if (seconds := self._settings.client_secret_lifetime) is not None:
-                until = self._settings.clock() + seconds
+            if (seconds := self._settings["client_secret_lifetime"]) is not None:
+                until = self._settings["clock"]() + seconds
             client = attrs.evolve(client, secret=secrets.token_urlsafe(32), secret_expires_at=until or None)
         self.add(client)
-        said: dict[str, Any] = metadata | {"client_id": client.id, "client_id_issued_at": int(self._settings.clock())}
+        said: dict[str, Any] = metadata | {
+            "client_id": client.id,
+            "client_id_issued_at": int(self._settings["clock"]()),
+        }
         said |= {"token_endpoint_auth_method": client.method, "grant_types": sorted(client.grants)}
         if client.secret is not None:
             said |= {"client_secret": client.secret, "client_secret_expires_at": int(until)}
@@ -143,7 +146,7 @@ class Clients:
         client = self.find(given)
         if method == "private_key_jwt":
             self._check_assertion(client, parameters, endpoint)
-        late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings.clock()
+        late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings["clock"]()
         # A public client has no secret and sends none, which is the same here.
         same = hmac.compare_digest((client.secret or "").encode(), secret.encode())
         if method != client.method or not same or late or parameters.get("client_id") not in (None, client.id):
@@ -154,9 +157,9 @@ class Clients:
         if parameters["client_assertion_type"] != ASSERTION or client.jwks is None:
             raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
-        check_times(claims, self._settings.clock(), "invalid_client")
+        check_times(claims, self._settings["clock"](), "invalid_client")
         # RFC 7523 names the token endpoint, its update the issuer, and there are clients of both kinds.
-        allowed = {self._settings.issuer, endpoint}
+        allowed = {self._settings["issuer"], endpoint}
         if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
             raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
         if not self._assertions.use(claims.get("jti"), 3600):
@@ -196,7 +199,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
     Raises:
         Refused: If it is wrong.
     """
-    # What is left out has the defaults of RFC 7591, section 2.
+    # Missing fields have the defaults of RFC 7591, section 2.
     grants = _names(metadata.get("grant_types", ["authorization_code"]), GRANTS, "grant_types")
     _names(metadata.get("response_types", ["code"]), ("code",), "response_types")
     method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
