@@ -1,4 +1,4 @@
-"""Answers that don't fit the form of an elicitation."""
+"""Answers that break the form of an elicitation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio_mcp.testing.strategies.forms import field_choices, field_values
 
 
 def _wrong_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that don't fit a field: of another type, or out of its bounds."""
+    """Draw values of another type, or out of the bounds of a field."""
     wrong: list[st.SearchStrategy[Any]] = [st.none(), st.just({"a": 1}), st.just([["a"]])]
     kind = field["type"]
     if kind != "boolean":
@@ -20,7 +20,7 @@ def _wrong_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
         wrong.append(st.integers())
     if kind == "integer":
         wrong.append(st.floats(0.1, 0.9))
-    if kind not in ("string",):
+    if kind != "string":
         wrong.append(texts())
     if "minimum" in field:
         wrong.append(st.integers(max_value=field["minimum"] - 1))
@@ -46,7 +46,7 @@ def _wrong_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def spoiled_answers(draw: st.DrawFn, schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Answers that have all fields, and one thing wrong; and a word that the complaint has to say."""
+    """Draw an answer with one fault, and a word that the error message must contain."""
     fields = schema["properties"]
     answer = {name: draw(field_values(field)) for name, field in fields.items()}
     name = draw(st.sampled_from(sorted(fields)))

@@ -1,4 +1,4 @@
-"""Strategies that only tests of this project need; `trio_mcp.testing.strategies` has those for every program."""
+"""Strategies that only the tests of this project need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trio_mcp.types._base import WireModel, class_span
 
 
 def constructs(revision: str) -> list[type[WireModel]]:
-    """Return every exported model that exists in a revision, in the order of their names."""
+    """Return the exported models of a revision, sorted by name."""
     exported = {getattr(trio_mcp.types, name) for name in trio_mcp.types.__all__}
     models = [each for each in exported if isinstance(each, type) and issubclass(each, WireModel)]
     return sorted((each for each in models if revision in class_span(each)), key=lambda each: each.__name__)
@@ -20,7 +20,7 @@ def constructs(revision: str) -> list[type[WireModel]]:
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a JSON object as a peer sends it: members in any order, the word ``id`` all over its content."""
+    """Draw a JSON-RPC message with its members in any order, and the word ``id`` in many places."""
     inner = st.recursive(
         st.none()
         | st.booleans()

@@ -1,4 +1,4 @@
-"""Messages, hostile messages and headers, and what becomes of them on the wire."""
+"""Strategies of valid messages, of hostile messages and headers, and of streams that carry them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ids(value: Any) -> str:
     return str(getattr(value, "method", value))
 
 
-# --- valid ones --------------------------------------------------------------------------------------------------
+# --- valid messages --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("revision", "spec"), SENT, ids=ids)
@@ -93,22 +93,22 @@ def test_a_message_that_a_revision_lacks_is_refused(make: Any, method: str, revi
         make(method, revision)
 
 
-# --- hostile ones, sent to a healthy server -------------------------------------------------------------------------
+# --- hostile messages, sent to a healthy server ----------------------------------------------------------------------
 
 
-def fits(outcome: AllowedOutcome, answer: dict[str, Any], request_id: Any) -> bool:
-    """Whether a response is among what a receiver may do."""
-    if "error" in answer:
-        return (outcome.codes is None or answer["error"]["code"] in outcome.codes) and answer.get("id") in (
+def fits(outcome: AllowedOutcome, response: dict[str, Any], request_id: Any) -> bool:
+    """Return whether the outcome allows a response."""
+    if "error" in response:
+        return (outcome.codes is None or response["error"]["code"] in outcome.codes) and response.get("id") in (
             None,
             request_id,
         )
-    return outcome.result and answer["id"] == request_id
+    return outcome.result and response["id"] == request_id
 
 
 @contextlib.asynccontextmanager
 async def conversation(revision: str) -> AsyncIterator[Any]:
-    """Talk to a server line by line: gives a function that sends a text and returns what comes of it."""
+    """Open a conversation with a server; yield a function that sends a message and returns the responses."""
     ours, theirs = trio.testing.memory_stream_pair()
     server, received = Server("healthy"), bytearray()
 
@@ -135,16 +135,16 @@ async def conversation(revision: str) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", LEGACY, MODERN])
-async def test_a_healthy_server_does_one_of_the_things_that_it_may(revision: str) -> None:
-    """And it is alive at the end."""
+async def test_a_healthy_server_reacts_as_allowed(revision: str) -> None:
+    """It is alive at the end."""
     async with conversation(revision) as send:
         for hostile in [each for name in MESSAGE_FAULTS for each in drawn(revision, name)]:
-            answers = await send(hostile.text)
-            assert len(answers) <= 1, hostile
-            if not answers:
+            responses = await send(hostile.text)
+            assert len(responses) <= 1, hostile
+            if not responses:
                 assert hostile.outcome.silence, hostile
-            elif not fits(hostile.outcome, answers[0], hostile.id):
-                pytest.fail(f"{hostile.fault}: {hostile.text[:200]!r} -> {answers[0]}")
+            elif not fits(hostile.outcome, responses[0], hostile.id):
+                pytest.fail(f"{hostile.fault}: {hostile.text[:200]!r} -> {responses[0]}")
         (last,) = await send(next(iter(drawn(revision, "escaped"))).text)
         assert "result" in last
 
@@ -170,7 +170,7 @@ def test_ids_may_be_placeholders() -> None:
 
 @pytest.mark.legacy
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_a_healthy_endpoint_does_one_of_the_things_that_it_may(revision: str) -> None:
+async def test_a_healthy_endpoint_reacts_as_allowed(revision: str) -> None:
     server = Server("healthy")
     meta = {"io.modelcontextprotocol/protocolVersion": revision, "io.modelcontextprotocol/clientCapabilities": {}}
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "kit", "version": "1"}}
@@ -233,13 +233,13 @@ def test_chunks_are_the_whole(data: st.DataObject, whole: bytes) -> None:
 
 
 @given(st.data(), st.lists(st.lists(st.binary(max_size=2), max_size=3), max_size=3))
-def test_what_is_interleaved_keeps_the_order_of_each_sender(data: st.DataObject, streams: list[list[bytes]]) -> None:
+def test_interleaved_streams_keep_the_order_of_each_sender(data: st.DataObject, streams: list[list[bytes]]) -> None:
     order = data.draw(interleaved(streams))
     assert [[each for sender, each in order if sender == number] for number in range(len(streams))] == streams
 
 
 @given(st.data(), st.lists(messages().map(encode), min_size=1, max_size=4))
-def test_what_is_cut_off_ends_within_a_message(data: st.DataObject, texts: list[bytes]) -> None:
+def test_a_stream_that_is_cut_off_ends_within_a_message(data: st.DataObject, texts: list[bytes]) -> None:
     pieces, complete = data.draw(cut_off(texts))
     whole = b"".join(pieces)
     assert whole.split(b"\n")[:complete] == texts[:complete]

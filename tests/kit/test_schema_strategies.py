@@ -1,4 +1,4 @@
-"""Values made from the schemas of tools, against a validator by other authors; hostile schemas; what a seed gives."""
+"""Values from schemas conform, as a second validator confirms; hostile schemas are refused; seeds are stable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ each_tool = pytest.mark.parametrize("name", TOOLS)
 
 
 def second_opinion(schema: dict[str, Any]) -> Any:
-    """Return a validator by other authors; for what Python's regular expressions lack, the project's own."""
+    """Return a validator by other authors, or the library's own where Python's regular expressions lack a feature."""
     if schema is TOOLS[UNICODE]:
         ours = SchemaValidator(schema)
         return type("Opinion", (), {"is_valid": staticmethod(lambda value: ours.problem(value) is None)})
@@ -59,7 +59,7 @@ def test_values_of_any_schema_conform(data: st.DataObject, schema: Any, definiti
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_schema_that_nothing_can_be_made_from_is_refused_at_once_with_a_reason(name: str) -> None:
-    """No hang and no memory: each of these would take forever, or all there is, if it were tried."""
+    """Each of these would take forever, or all memory, if values were tried."""
     schema, reason = HOSTILE[name]
     for make in (from_schema, near_valid, simplest):
         with pytest.raises(CannotGenerate, match=reason) as caught:
@@ -74,7 +74,7 @@ def test_a_catastrophic_pattern_takes_no_time(pattern: str) -> None:
 
 
 def test_a_schema_of_everything() -> None:
-    """A value of each type, and none that breaks it."""
+    """It has values of each type, and no value breaks it."""
     assert {type(value) for value in draws(from_schema({}), 200)} == {type(None), bool, int, float, str, list, dict}
     with pytest.raises(CannotGenerate, match="no value that breaks"):
         near_valid(True)
@@ -104,7 +104,7 @@ def test_the_simplest_value(schema: dict[str, Any], value: Any) -> None:
     assert simplest(schema) == value
 
 
-# Every keyword that a schema of a tool may have, and where.
+# Keyword -> a schema in which it can be broken.
 FAULTS = {
     "type": tool(a="integer"),
     "enum": tool(a=text(enum=["x", "y"])),
@@ -136,7 +136,7 @@ FAULTS = {
 @pytest.mark.parametrize("keyword", FAULTS)
 def test_each_keyword_is_broken(keyword: str) -> None:
     found = draws(near_valid(FAULTS[keyword]), 60)
-    # The place is the property, or the whole for what is asked of an object.
+    # The place is the property, or the whole object.
     assert (keyword, "") in {(each.keyword, each.place.removeprefix("/a")) for each in found}
 
 
@@ -146,7 +146,7 @@ def test_a_near_valid_value_says_what_is_wrong() -> None:
 
 
 def test_a_format_is_generated_but_breaking_it_is_not_near_valid() -> None:
-    """In 2020-12 a format is an annotation: a receiver may accept anything."""
+    """A format is an annotation in 2020-12, so a receiver may accept any string."""
     schema = tool("when", when=text(format="date-time"))
     assert all("T" in value["when"] for value in draws(from_schema(schema), 20))
     assert {each.keyword for each in draws(near_valid(schema), 60)} == {"type", "required"}
@@ -158,7 +158,7 @@ def test_defaults_and_examples_are_among_the_values() -> None:
 
 
 def test_values_stay_small_where_the_schema_has_no_bounds() -> None:
-    """A tool may count to the number it is given, or wait for so long."""
+    """A tool may count to the number that it gets, or wait for so long."""
     schema = tool("count text items", count="integer", text="string", items=listed("number"))
     for value in draws(from_schema(schema), 300):
         assert abs(value["count"]) <= 10_000

@@ -1,6 +1,6 @@
-"""Input schemas of tools as they are found in the wild: what pydantic, zod, Go structs and people write.
+"""Input schemas like those of real tools, which come from pydantic, zod, Go structs and people.
 
-Each is written for these tests, in the manner of its source.
+Each was written for these tests, in the style of its source.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
 
 
 def tool(required: str = "", /, **properties: Any) -> dict[str, Any]:
-    """Return the schema of an object; a property may be a type or a whole schema."""
+    """Return the schema of an object; each property is a type or a schema."""
     schemas = {name: {"type": each} if isinstance(each, str) else each for name, each in properties.items()}
     return {"type": "object", "properties": schemas, **({"required": required.split()} if required else {})}
 
 
 def optional(schema: str | dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return what pydantic makes of ``X | None = None``."""
+    """Return the schema that pydantic makes from ``X | None = None``."""
     inner = {"type": schema} if isinstance(schema, str) else schema
     return {"anyOf": [inner, {"type": "null"}], "default": None, **more}
 
@@ -230,6 +230,14 @@ OTHERS: dict[str, dict[str, Any]] = {
         **tool("", card="string", code="string"),
         "dependencies": {"card": ["code"], "code": {"properties": {"card": {"minLength": 4}}}},
     },
+    # Multiplying all the choices of such a schema would take seconds.
+    "depends on a choice of many": {
+        **tool("kind", kind=text(enum=[f"k{index}" for index in range(20)])),
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": f"k{index}"}}}, "then": {"required": [f"q{index}"]}}
+            for index in range(20)
+        ],
+    },
     "needs more": {
         **tool("", card="string"),
         "dependentSchemas": {"card": tool("address", address="string")},
@@ -290,7 +298,7 @@ def nested(levels: int, wrap: Any, inner: Any) -> Any:
 
 
 def doubling(levels: int, keyword: str) -> dict[str, Any]:
-    """Return a schema that refers twice from each level to the next."""
+    """Return a schema in which each level refers to the next one twice."""
     steps = {f"d{index}": {keyword: [{"$ref": f"#/$defs/d{index + 1}"}] * 2} for index in range(levels)}
     return {"$defs": {**steps, f"d{levels}": {"type": "string", "not": {"type": "string"}}}, "$ref": "#/$defs/d0"}
 
@@ -357,4 +365,4 @@ HOSTILE: dict[str, tuple[Any, str]] = {
         ".",
     ),
 }
-"""Name -> what no values can be made from, and what the reason says."""
+"""Name -> a schema without values, and an expression that the reason matches."""

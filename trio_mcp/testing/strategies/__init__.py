@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages of the protocol, for arguments of tools, and for what is wrong with either.
+"""Hypothesis strategies of valid and faulty messages of the protocol, and of arguments of tools.
 
 Needs the extra ``trio-mcp[testing]``.
 """

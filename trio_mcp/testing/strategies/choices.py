@@ -1,47 +1,50 @@
-"""Where the choices come from that make a value: from Hypothesis, from a random generator, or always the simplest."""
+"""Sources of the choices that make a value: Hypothesis, a random generator, or the simplest choice each time."""
 
 from __future__ import annotations
 
 import functools
 import math
 import random
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import attrs
 from hypothesis import strategies as st
 
-__all__ = ["Choices", "Drawn", "Random", "Simplest"]
+__all__ = ["Choices", "Drawn", "Random", "Simplest", "one_of"]
+
+T = TypeVar("T")
 
 
 class Choices(Protocol):
     """A source of choices."""
 
     def integer(self, low: int, high: int) -> int:
-        """Choose a number; the bounds are included, and the one nearest to zero is the simplest."""
+        """Choose an integer between inclusive bounds; the one nearest to zero is the simplest."""
         ...
 
     def number(self, low: float, high: float) -> float:
-        """Choose a float; the bounds are included."""
+        """Choose a float between inclusive bounds."""
         ...
 
     def text(self, low: int, high: int) -> str:
-        """Choose a text of any characters that UTF-8 can carry, with at least and at most so many of them."""
+        """Choose a text of so many characters; each may be any that UTF-8 can carry."""
         ...
 
 
-@functools.lru_cache(1000)
-def _integers(low: int, high: int) -> st.SearchStrategy[int]:
-    return st.integers(low, high)
+def one_of(choices: Choices, things: Sequence[T]) -> T:
+    """Choose one of some things; the first is the simplest."""
+    return things[choices.integer(0, len(things) - 1)]
 
 
-@functools.lru_cache(1000)
-def _numbers(low: float, high: float) -> st.SearchStrategy[float]:
-    return st.floats(low, high)
+# Hypothesis validates a new strategy at its first draw, which takes longer than the draw. Hence the caches.
+_integers = functools.lru_cache(1000)(st.integers)
+_numbers = functools.lru_cache(1000)(st.floats)
 
 
 @functools.lru_cache(1000)
 def _texts(low: int, high: int) -> st.SearchStrategy[str]:
-    # Plain ones half of the time, so that a tool gets past the first look at them.
+    # Every other text is plain, so that it passes the first checks of a tool.
     plain = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 _-.", min_size=low, max_size=high)
     return plain | st.text(st.characters(exclude_categories=["Cs"]), min_size=low, max_size=high)
 
@@ -53,15 +56,12 @@ class Drawn:
     draw: st.DrawFn
 
     def integer(self, low: int, high: int) -> int:
-        """Choose a number."""
-        # Schemas often leave one number only, as for an array of fixed length, and a draw takes many times as long as
-        # this.
+        """Choose an integer."""
+        # Schemas often leave one number only, as for an array of fixed length, and a draw takes much longer than this.
         return low if low == high else self.draw(_integers(low, high))
 
     def number(self, low: float, high: float) -> float:
         """Choose a float."""
-        # The strategies are cached by their bounds, as Hypothesis validates a new strategy when it is first drawn from,
-        # which costs more than the draw.
         return self.draw(_numbers(low, high))
 
     def text(self, low: int, high: int) -> str:
@@ -76,7 +76,7 @@ class Random:
     rng: random.Random
 
     def integer(self, low: int, high: int) -> int:
-        """Choose a number."""
+        """Choose an integer."""
         return self.rng.randint(low, high)
 
     def number(self, low: float, high: float) -> float:
@@ -86,18 +86,17 @@ class Random:
 
     def text(self, low: int, high: int) -> str:
         """Choose a text."""
-        # One character of each length in UTF-8, from one byte to four: a peer that counts bytes or UTF-16 units where
-        # JSON Schema counts characters is off with the last three, or with the last one.
+        # The last characters take two, three and four bytes in UTF-8: a peer that counts bytes or UTF-16 units, where
+        # JSON Schema counts characters, fails on them.
         return "".join(self.rng.choices("abcXYZ019 _-é€😀", k=self.rng.randint(low, high)))
 
 
-# Needed beside Hypothesis, which can't be asked for the simplest value of a strategy without a search: `simplest` must
-# give the same value each time, and at once.
+# Hypothesis finds the simplest value of a strategy only by a search; `simplest` must give the same value at once.
 class Simplest:
     """The simplest choice each time."""
 
     def integer(self, low: int, high: int) -> int:
-        """Choose the number nearest to zero."""
+        """Choose the integer nearest to zero."""
         return min(max(low, 0), high)
 
     def number(self, low: float, high: float) -> float:

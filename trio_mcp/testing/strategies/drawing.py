@@ -1,4 +1,4 @@
-"""Drawing in bulk from a strategy, outside a test: the same values for the same seed."""
+"""Draws in bulk from a strategy, outside a test: a seed gives the same values each time."""
 
 from __future__ import annotations
 
@@ -17,40 +17,38 @@ T = TypeVar("T")
 class PlainProvider(HypothesisProvider):
     """Hypothesis's own source of choices, without the constants that it collects from the modules of a program.
 
-    With them the same seed gives other values as soon as another local module is imported, or edited.
+    These constants would change the values of a seed as soon as another local module is imported, or edited.
     """
 
-    # Hypothesis has no setting for it. Where a release has no such method, there are no constants either, or the test
-    # of what a seed gives fails.
+    # Hypothesis has no setting for this, and a new provider would have to repeat its distribution for all five types of
+    # choices. If a release renames the method, the test of what a seed gives fails.
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
 
 
-# Its documentation calls this "alternative backends".
+# The documentation of Hypothesis calls this an alternative backend. It imports the class by its path.
 _BACKEND = "trio-mcp-plain"
-# Hypothesis takes a path, and imports the class when a setting names the backend.
 AVAILABLE_PROVIDERS[_BACKEND] = f"{__name__}.{PlainProvider.__name__}"
 
 
 def draws(strategy: SearchStrategy[T], count: int, *, seed: int = 0) -> list[T]:
-    """Draw values in bulk, outside of a test: inside one, Hypothesis draws them.
+    """Draw values in bulk, outside of a test; inside one, Hypothesis draws them.
 
-    The same strategy, count and seed give the same values in every program, with the same release of Hypothesis.
-    It takes half the time of drawing them in a test, and remembers nothing between runs.
+    The same strategy, count and seed give the same values in every program, with the same release of Hypothesis. It
+    takes half the time of draws in a test, and keeps nothing between runs.
 
     Args:
-        strategy: What to draw from.
-        count: How many values. There are fewer if the strategy has no more.
-        seed: Decides which.
+        strategy: The strategy.
+        count: The number of values. There are fewer if the strategy has no more.
+        seed: Decides which values are drawn.
 
     Raises:
         hypothesis.errors.Unsatisfiable: If the strategy rejects nearly all that it tries.
     """
     drawn: list[T] = []
 
-    # No database: a check of a server leaves nothing on the user's disk. No health checks and no deadline, as the first
-    # draw from a large schema is slow, and a slow machine must not change what a seed gives. Only generation: there is
-    # nothing to shrink.
+    # A database would leave files on the user's disk. The first draw from a large schema is slow, and a slow machine
+    # must not change the values of a seed, so health checks and the deadline are off. There is nothing to shrink.
     @hypothesis.seed(seed)
     @settings(
         backend=_BACKEND,

@@ -1,6 +1,6 @@
-"""Texts of the formats of JSON Schema (2020-12 validation, section 7.3).
+"""Makes texts of the formats of JSON Schema (2020-12 validation, section 7.3).
 
-Hosts are below ``example.invalid`` where a program might connect to them: that name leads nowhere (RFC 6761).
+Hosts that a program might connect to are below ``example.invalid``, which leads nowhere (RFC 6761).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import datetime
 import uuid
 from collections.abc import Callable, Mapping
 
-from trio_mcp.testing.strategies.choices import Choices
+from trio_mcp.testing.strategies.choices import Choices, one_of
 
 __all__ = ["FORMATS"]
 
@@ -18,34 +18,27 @@ _LABELS = ("a", "mcp", "test-1", "x9")
 _WORDS = ("a", "b", "name", "value", "item-1", "2")
 
 
-# For `regex` a fixed list: random text is hardly ever a regular expression, and a tool compiles it in the dialect of
-# its own language, so only syntax that all dialects share may occur.
-def _of(*texts: str) -> Callable[[Choices], str]:
-    return lambda choices: texts[choices.integer(0, len(texts) - 1)]
-
-
 def _joined(choices: Choices, separator: str, words: tuple[str, ...], low: int, high: int) -> str:
-    return separator.join(words[choices.integer(0, len(words) - 1)] for _ in range(choices.integer(low, high)))
+    return separator.join(one_of(choices, words) for _ in range(choices.integer(low, high)))
 
 
 def _date(choices: Choices) -> str:
-    # From 1972 to 2054: after 1970, because not every program can count seconds backwards from there, and beyond 2038,
-    # where signed 32 bits overflow. The simplest choice is a day that is easy to read in a report.
+    # From 1972 to 2054: some programs can't count seconds from before 1970, and signed 32 bits overflow in 2038. The
+    # simplest day is easy to read in a report.
     return (datetime.date(2000, 1, 1) + datetime.timedelta(choices.integer(-10_000, 20_000))).isoformat()
 
 
 def _time(choices: Choices) -> str:
-    # No leap second: RFC 3339 allows 60, but most libraries for dates refuse it, which would be blamed on the tool.
+    # RFC 3339 allows leap seconds, but most libraries refuse them, and the tool would get the blame.
     hours, minutes, seconds = choices.integer(0, 23), choices.integer(0, 59), choices.integer(0, 59)
-    fraction = ("", ".5", ".123456")[choices.integer(0, 2)]
-    zone = ("Z", "+00:00", "+05:30", "-08:00")[choices.integer(0, 3)]
+    fraction = one_of(choices, ("", ".5", ".123456"))
+    zone = one_of(choices, ("Z", "+00:00", "+05:30", "-08:00"))
     return f"{hours:02}:{minutes:02}:{seconds:02}{fraction}{zone}"
 
 
 def _duration(choices: Choices) -> str:
     days, hours = choices.integer(0, 30), choices.integer(0, 23)
-    # A "T" must be followed by a part of the time (RFC 3339, appendix A). Weeks, months and years are left out: not
-    # every library can express a duration that has no fixed length.
+    # A time must follow the "T" (RFC 3339, appendix A). Many libraries have no weeks, months and years in a duration.
     return f"P{days}DT{hours}H" if hours else f"P{days}D"
 
 
@@ -62,10 +55,8 @@ def _path(choices: Choices) -> str:
 
 
 def _uri(choices: Choices) -> str:
-    # Always https and a host, as a tool that takes a URI mostly means the web; a bare `urn:` would be refused by most,
-    # rightly.
-    query = ("", "?a=b", "#part")[choices.integer(0, 2)]
-    return f"https://{_hostname(choices)}{_path(choices)}{query}"
+    # A tool that takes a URI mostly means the web, and may refuse a `urn:`.
+    return f"https://{_hostname(choices)}{_path(choices)}{one_of(choices, ('', '?a=b', '#part'))}"
 
 
 def _ipv6(choices: Choices) -> str:
@@ -87,20 +78,21 @@ FORMATS: Mapping[str, Callable[[Choices], str]] = {
     "idn-email": _email,
     "hostname": _hostname,
     "idn-hostname": _hostname,
-    "ipv4": lambda choices: f"192.0.2.{choices.integer(0, 255)}",  # for documentation, too (RFC 5737)
+    "ipv4": lambda choices: f"192.0.2.{choices.integer(0, 255)}",  # reserved for documentation (RFC 5737)
     "ipv6": _ipv6,
     "uri": _uri,
     "url": _uri,
     "iri": _uri,
-    "uri-reference": lambda choices: (_uri, _path)[choices.integer(0, 1)](choices),
-    "iri-reference": lambda choices: (_uri, _path)[choices.integer(0, 1)](choices),
+    "uri-reference": lambda choices: one_of(choices, (_uri, _path))(choices),
+    "iri-reference": lambda choices: one_of(choices, (_uri, _path))(choices),
     "uri-template": lambda choices: _path(choices) + "/{id}",
-    # Version 4, as validators that look at the version and variant bits accept it everywhere.
+    # All validators accept version 4, including those that look at the version and variant bits.
     "uuid": lambda choices: str(uuid.UUID(int=choices.integer(0, 2**128 - 1), version=4)),
     "json-pointer": _path,
     "relative-json-pointer": lambda choices: f"{choices.integer(0, 9)}{_path(choices)}",
-    "regex": _of("a", "^a+$", "[a-z]*", "a|b"),
-    # Of OpenAPI, not of JSON Schema: schemas that were generated from an API carry it.
+    # A tool compiles it in the dialect of its language, so only syntax that all dialects share may occur.
+    "regex": lambda choices: one_of(choices, ("a", "^a+$", "[a-z]*", "a|b")),
+    # OpenAPI defines this one, and schemas that were generated from an API have it.
     "byte": _base64,
 }
-"""Format -> what makes a text of it. A format that is not here asks for nothing."""
+"""Name of a format -> a function that makes a text. Any text conforms to a format that is not here."""

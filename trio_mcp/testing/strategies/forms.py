@@ -1,4 +1,4 @@
-"""Forms of an elicitation, and answers that fit them (`client/elicitation`, Requested Schema)."""
+"""Strategies of the forms of an elicitation, and of matching answers (`client/elicitation`, Requested Schema)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from trio_mcp.testing.strategies.plain_data import texts, uris
 __all__ = ["field_choices", "field_values", "form_answers", "forms"]
 
 _FORMATS: dict[str, st.SearchStrategy[str]] = {
-    # Narrower than RFC 5321 on purpose: quoted local parts and comments are valid, but hardly a validator accepts them,
-    # and a form answer that the receiver refuses would test nothing.
+    # Narrower than RFC 5321: few validators accept quoted local parts and comments.
     "email": st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,5})?@[a-z0-9]{1,9}(\.[a-z]{2,5}){0,2}", fullmatch=True),
     "uri": uris(),
     "date": st.dates().map(datetime.date.isoformat),
-    # With a zone, which RFC 3339 demands; Python would print a naive time without one.
+    # RFC 3339 demands a zone.
     "date-time": st.datetimes(timezones=st.just(datetime.UTC)).map(datetime.datetime.isoformat),
 }
 _CHOICES = st.lists(texts(5), min_size=1, max_size=4, unique=True)
@@ -28,7 +27,7 @@ def _titled(choices: list[str]) -> list[dict[str, str]]:
 
 
 def _bounded(low: int, high: int, names: tuple[str, str]) -> st.SearchStrategy[dict[str, int]]:
-    """Draw none, one or both of two bounds, in order."""
+    """Draw none, one or both of two bounds, the lower one first."""
     pair = st.tuples(st.integers(low, high), st.integers(low, high)).map(sorted)
     both = pair.map(lambda bounds: dict(zip(names, bounds, strict=True)))
     return st.tuples(both, st.sets(st.sampled_from(names))).map(
@@ -44,8 +43,7 @@ def _fields() -> st.SearchStrategy[dict[str, Any]]:
     )
     boolean = st.just({"type": "boolean"})
     single = _CHOICES.map(lambda choices: {"type": "string", "enum": choices})
-    # `enumNames` is the form of 2025-06-18; the later schemas keep it for older servers, so a client must still know
-    # it.
+    # `enumNames` is from 2025-06-18. Later schemas keep it for older servers, so clients must know it.
     old = _CHOICES.map(lambda choices: {"type": "string", "enum": choices, "enumNames": choices})
     titled = _CHOICES.map(lambda choices: {"type": "string", "oneOf": _titled(choices)})
     several = _CHOICES.flatmap(
@@ -65,19 +63,19 @@ def _fields_with_default(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def forms(draw: st.DrawFn, min_fields: int = 0) -> dict[str, Any]:
-    """Draw flat schemas with every kind of field that a form may have."""
+    """Draw flat schemas with all kinds of fields that a form may have."""
     fields = draw(st.dictionaries(texts(5), _fields_with_default(), min_size=min_fields, max_size=4))
     required = draw(st.sets(st.sampled_from(sorted(fields)))) if fields else set()
     return {"type": "object", "properties": fields, "required": sorted(required)}
 
 
 def field_choices(field: dict[str, Any]) -> list[str]:
-    """Return the values of a field that has a choice."""
+    """Return the values of a choice field."""
     return field["enum"] if "enum" in field else [each["const"] for each in field.get("oneOf") or field["anyOf"]]
 
 
 def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Return a strategy of values that fit a field."""
+    """Return a strategy of valid values of a field."""
     match field["type"]:
         case "array":
             return st.lists(
@@ -92,7 +90,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
         case "number":
             return st.floats(field.get("minimum", -200), field.get("maximum", 200))
         case _ if "enum" in field or "oneOf" in field:
-            # Before the formats: a choice may have a format as well, and then only its own values fit.
+            # A choice field may also have a format.
             return st.sampled_from(field_choices(field))
         case _ if "format" in field:
             return _FORMATS[field["format"]]
@@ -102,9 +100,9 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def form_answers(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
-    """Draw answers that fit: every required field without a default, and some of the others."""
+    """Draw valid answers: all required fields without a default, and some others."""
     fields = schema["properties"]
-    # A required field with a default may be left out, as the client fills it in before it sends the answer.
+    # The client fills in the default of a required field before it sends the answer.
     needed = {name for name in schema["required"] if "default" not in fields[name]}
     present = needed | (draw(st.sets(st.sampled_from(sorted(fields)))) if fields else set())
     return {name: draw(field_values(fields[name])) for name in sorted(present)}

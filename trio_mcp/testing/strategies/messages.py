@@ -1,8 +1,8 @@
-"""Messages of the protocol, and what they are made of, as each revision knows them.
+"""Strategies of messages, and of their parts, as each revision defines them.
 
-`wire_models` builds instances of any wire model as one revision knows it: the fields of that revision only, the
-required ones always. It reads the fields and what they say about revisions, so a new model needs nothing here unless
-the protocol asks more of a value than its type shows; that then goes into the table of rules.
+`wire_models` builds instances of any wire model: only the fields of the revision, and always the required ones. It
+reads the model's fields and their revisions. So a new model needs a rule here only if the protocol restricts a value
+more than its type does.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
-import trio_mcp.types
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.testing.strategies.plain_data import (
     SAFE_INTEGER,
@@ -32,18 +31,29 @@ from trio_mcp.testing.strategies.plain_data import (
     texts,
     uris,
 )
+from trio_mcp.types import (
+    ClientCapabilities,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    Era,
+    Implementation,
+    InputResponseRequestParams,
+    ListRootsRequest,
+    ListRootsResult,
+    MethodSpec,
+    NotificationParams,
+    PrimitiveSchemaDefinition,
+    RequestParams,
+    ResourceRequestParams,
+    SubscriptionsListenResult,
+    at_least,
+    era_of,
+    method_spec,
+)
 from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
-from trio_mcp.types.bases import InputResponseRequestParams, NotificationParams, RequestParams
-from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation
-from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
-from trio_mcp.types.methods import MethodSpec, method_spec
-from trio_mcp.types.resources import ResourceRequestParams
-from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
-from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
-from trio_mcp.types.subscriptions import SubscriptionsListenResult
-from trio_mcp.types.versions import Era, at_least, era_of
 
 __all__ = [
     "annotated_values",
@@ -64,10 +74,9 @@ Model = TypeVar("Model", bound=WireModel)
 def meta_objects(
     known: dict[str, st.SearchStrategy[Any]] | None = None, optional: dict[str, st.SearchStrategy[Any]] | None = None
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """``_meta`` objects: keys of others with any value, null included, and the given reserved keys."""
+    """``_meta`` objects: foreign keys with any value, including null, and the given reserved keys."""
     label = st.text("abcXYZ", min_size=1, max_size=4)
-    # With and without a prefix (`basic#_meta`). Reserved keys are filtered out, as a random value under one of them
-    # would be malformed rather than foreign.
+    # The prefix is optional (`basic#_meta`). A random value of a reserved key would be malformed rather than foreign.
     keys = label | st.builds("{}.{}/{}".format, label, label, label)
     others = st.dictionaries(keys.filter(lambda key: not meta_keys.is_reserved_key(key)), json_values(3), max_size=2)
     return st.builds(operator.or_, others, st.fixed_dictionaries(known or {}, optional=optional or {}))
@@ -78,7 +87,7 @@ def _wire(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, 
 
 
 def request_meta_objects(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return the ``_meta`` of a request, with what the modern era requires in it."""
+    """``_meta`` objects of a request; in the modern era they have the required keys."""
     if era_of(revision) is Era.LEGACY:
         return meta_objects(optional={meta_keys.PROGRESS_TOKEN: request_ids()})
     return meta_objects(
@@ -103,48 +112,32 @@ def _meta(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, 
     return meta_objects(optional=server) if "result_type" in model.model_fields else meta_objects()
 
 
-def _structured(revision: str) -> st.SearchStrategy[Any]:
-    return json_values() if at_least(revision, "2026-07-28") else json_objects()
-
-
-# The type says no more than that it is an object; what its values are is in 2026-07-28 basic/patterns/mrtr.
-def _answers(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    answer = st.one_of(
-        *(wire_models(model, revision) for model in (CreateMessageResult, ListRootsResult, ElicitResult))
-    )
-    return st.dictionaries(texts(), answer, max_size=2)
-
-
-def _questions(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    # At least one: 2026-07-28 basic/patterns/mrtr asks for questions or a state, and an empty object asks nothing.
-    kinds = (CreateMessageRequest, ListRootsRequest, ElicitRequest)
-    question = st.one_of(*(wire_models(model, revision) for model in kinds))
-    return st.dictionaries(texts(), question, min_size=1, max_size=2)
+def _one_of(models: Sequence[type[WireModel]], revision: str) -> st.SearchStrategy[WireModel]:
+    return st.one_of(*(wire_models(model, revision) for model in models))
 
 
 def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    # No fractions: the published JSON Schemas allow strings, integers and booleans, the TypeScript ones any number.
+    # The published JSON Schemas allow strings, integers and booleans; only the TypeScript ones allow fractions.
     value: st.SearchStrategy[Any] = st.booleans() | integers() | texts()
-    # Fields with several choices came with that revision, and only they have lists as answers.
+    # Multiple-choice fields came with 2025-11-25, and only they have lists as values.
     if at_least(revision, "2025-11-25"):
         value |= st.lists(texts(), max_size=2)
     return st.dictionaries(texts(), value, max_size=2)
 
 
 def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    annotation = trio_mcp.types.PrimitiveSchemaDefinition
-    # Without the plain object, which the library also takes where servers use more of JSON Schema than a form may.
-    kinds = [kind for kind in flatten(annotation) if isinstance(kind, type) and issubclass(kind, WireModel)]
-    fields = st.one_of(*(wire_models(kind, revision) for kind in kinds if revision in class_span(kind)))
-    return st.dictionaries(texts(), fields, max_size=2)
+    # The annotation has a plain object as well, for servers that use more of JSON Schema than a form may.
+    kinds = [kind for kind in flatten(PrimitiveSchemaDefinition) if _is_model(kind)]
+    known = [kind for kind in kinds if revision in class_span(kind)]
+    return st.dictionaries(texts(), _one_of(known, revision), max_size=2)
 
 
-def _parameters(revision: str) -> st.SearchStrategy[Any]:
-    # A `_meta` among arbitrary parameters would have to be a valid one.
+def _parameters(_: str) -> st.SearchStrategy[Any]:
+    # A random `_meta` would be invalid.
     return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
 
 
-# What the protocol asks of fields beyond their types, by the class that declares one, or of any
+# Restrictions of fields beyond their types, by the class that declares the field; "*" stands for any class.
 _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     (
         "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "
@@ -161,31 +154,42 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     ): lambda _: numbers(0, 1),
     "AudioContent.data BlobResourceContents.blob ImageContent.data": lambda _: base64_texts(),
     "Tool.input_schema Tool.output_schema": lambda _: json_schemas(),
-    # Any JSON value since 2026-07-28, an object before; the model of the library takes both, so its type does not tell.
-    "CallToolResult.structured_content ToolResultContent.structured_content": _structured,
+    # An object before 2026-07-28, any JSON value since then; the library's model takes both.
+    "CallToolResult.structured_content ToolResultContent.structured_content": lambda revision: (
+        json_values() if at_least(revision, "2026-07-28") else json_objects()
+    ),
     "Completion.values": lambda _: st.lists(texts(), max_size=3),
     "ElicitResult.content": _form_values,
-    "InputRequiredResult.input_requests": _questions,
-    # A string to the type, because extensions add values; of the core's two, the class decides which is meant.
+    # At least one, because an empty object requests nothing (2026-07-28 basic/patterns/mrtr).
+    "InputRequiredResult.input_requests": lambda revision: st.dictionaries(
+        texts(),
+        _one_of((CreateMessageRequest, ListRootsRequest, ElicitRequest), revision),
+        min_size=1,
+        max_size=2,
+    ),
+    # The type is a string, because extensions add values. The class decides between the two of the core.
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
-    "InputResponseRequestParams.input_responses": _answers,
+    # The type is any object (2026-07-28 basic/patterns/mrtr).
+    "InputResponseRequestParams.input_responses": lambda revision: st.dictionaries(
+        texts(), _one_of((CreateMessageResult, ListRootsResult, ElicitResult), revision), max_size=2
+    ),
     "RequestedSchema.properties": _form_fields,
     "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
     "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
     "*.result_type": lambda _: st.just("complete"),
-    # A negative time to live is forbidden by the text, not by the type (2026-07-28 server/utilities/caching).
+    # The text forbids a negative time to live, the type does not (2026-07-28 server/utilities/caching).
     "*.ttl_ms": lambda _: st.integers(0, SAFE_INTEGER),
 }
 _FIELD_RULES = {field: rule for fields, rule in _RULES.items() for field in fields.split()}
 
-# Optional fields of which a construct must have one
-_ONE_OF: dict[str, tuple[str, ...]] = {
+# Optional fields of which a model must have at least one.
+_ANCHORS: dict[str, tuple[str, ...]] = {
     "InputRequiredResult": ("input_requests", "request_state"),  # 2026-07-28 basic/patterns/mrtr
 }
 
 
 def flatten(annotation: Any) -> list[Any]:
-    """Return the alternatives of an annotation, without ``Annotated`` and inside out of unions."""
+    """Return the members of a union, or the annotation itself, without ``Annotated``."""
     if typing.get_origin(annotation) is typing.Annotated:
         return flatten(typing.get_args(annotation)[0])
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
@@ -202,15 +206,13 @@ def annotated_values(
         annotation: Made of models, literals, lists, dicts, unions, JSON scalars and Any.
         models: Returns the strategy for a model, or None to leave the model out.
     """
-    arms = []
-    for arm in flatten(annotation):
-        if isinstance(arm, type) and not isinstance(arm, types.GenericAlias) and issubclass(arm, BaseModel):
-            strategy = models(arm)
-        else:
-            strategy = _plain_values(arm, models)
-        if strategy is not None:
-            arms.append(strategy)
-    return st.one_of(*arms)
+    arms = [models(arm) if _is_model(arm) else _plain_values(arm, models) for arm in flatten(annotation)]
+    return st.one_of(*(arm for arm in arms if arm is not None))
+
+
+def _is_model(annotation: Any) -> bool:
+    plain = isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias)
+    return plain and issubclass(annotation, BaseModel)
 
 
 _SCALARS: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
@@ -223,7 +225,7 @@ _SCALARS: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
 }
 
 
-def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> st.SearchStrategy[Any] | None:
+def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> st.SearchStrategy[Any]:
     if annotation in _SCALARS:
         return _SCALARS[annotation]()
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
@@ -235,7 +237,7 @@ def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> 
         return st.dictionaries(texts(), annotated_values(args[1], models), max_size=2)
     if isinstance(annotation, TypeAliasType):  # the official SDK's name for any JSON value
         return json_values()
-    # Not skipped: a field of a new kind that is never drawn would leave the round-trip tests blind without a word.
+    # A field that is silently never drawn would blind the round-trip tests.
     raise TypeError(f"no strategy for {annotation!r}")
 
 
@@ -243,23 +245,22 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
     if name == "meta":
         return _meta(model, revision)
     annotation = model.model_fields[name].annotation
-    # The most derived class first, as a subclass may have a rule of its own for an inherited field.
+    # A subclass may override the rule of an inherited field, or narrow its type, which voids the rule.
     for owner in model.__mro__:
         rule = _FIELD_RULES.get(f"{owner.__name__}.{name}")
-        # A rule is void where a subclass narrowed the type.
         if rule is not None and issubclass(owner, WireModel) and owner.model_fields[name].annotation == annotation:
             return rule(revision)
     if (rule := _FIELD_RULES.get(f"*.{name}")) is not None:
         return rule(revision)
 
     def nested(member: type[BaseModel]) -> st.SearchStrategy[Any] | None:
-        # A union may have arms that came later, such as audio in content; before, they are left out and not an error.
+        # Some members of a union came later, such as audio in content. Earlier revisions leave them out.
         known = issubclass(member, WireModel) and revision in class_span(member)
         return wire_models(member, revision, extras=extras) if known else None
 
     arms = flatten(annotation)
     if not model.model_fields[name].is_required():
-        arms = [arm for arm in arms if arm is not type(None)]  # such a field is left out rather than set to None
+        arms = [arm for arm in arms if arm is not type(None)]  # the wire omits such a field
     if name == "content" and not at_least(revision, "2025-11-25") and len(arms) > 1:
         arms = [arm for arm in arms if typing.get_origin(arm) is not list]  # a list of blocks came with 2025-11-25
     return annotated_values(functools.reduce(operator.or_, arms), nested)
@@ -267,19 +268,19 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
 
 @functools.cache
 def wire_models(model: type[Model], revision: str, *, extras: bool = False) -> st.SearchStrategy[Model]:
-    """Build instances of ``model`` as ``revision`` knows it.
+    """Build instances of a model as a revision defines it.
 
     Args:
-        model: A wire model that exists in the revision.
-        revision: Decides which fields there are and which of them must be.
-        extras: Add fields that no revision knows, nulls among them, also in nested models.
+        model: A wire model of the revision.
+        revision: Decides which fields exist, and which are required.
+        extras: Add fields that no revision knows, some of them null, in nested models as well.
     """
     return _instances(model, revision, extras)
 
 
 @st.composite
 def _instances(draw: st.DrawFn, model: type[Model], revision: str, extras: bool) -> Model:
-    # Composite, because the representation of such a strategy is its call and not the tree of all it draws from.
+    # A composite strategy is printed as its call, not as the tree of all that it draws from.
     return model(**draw(_fields(model, revision, extras)))
 
 
@@ -292,7 +293,7 @@ def _fields(model: type[WireModel], revision: str, extras: bool) -> st.SearchStr
         if revision in span.revisions:
             group = required if revision in span.required else optional
             group[name] = _field_values(model, name, revision, extras)
-    anchors = _ONE_OF.get(model.__name__, ())
+    anchors = _ANCHORS.get(model.__name__, ())
     variants = [
         st.fixed_dictionaries(
             required | {anchor: optional[anchor]}, optional={key: optional[key] for key in optional if key != anchor}
@@ -319,9 +320,9 @@ def requests(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
     Raises:
         ValueError: If the revision has no such request.
     """
-    spec = _spec(method, revision)
-    if not spec.is_request or spec.embedded:
-        raise ValueError(f"{method} is not a request in {revision}")
+    spec = _spec(method, revision, "request")
+    if spec.embedded:
+        raise ValueError(f"{method} is not a request in {revision}, only a part of a result")
     return _enveloped(_wire(spec.message, revision), {"id": request_ids()})
 
 
@@ -335,14 +336,11 @@ def notifications(method: str, revision: str) -> st.SearchStrategy[dict[str, Any
     Raises:
         ValueError: If the revision has no such notification.
     """
-    spec = _spec(method, revision)
-    if spec.is_request:
-        raise ValueError(f"{method} is not a notification in {revision}")
-    return _enveloped(_wire(spec.message, revision), {})
+    return _enveloped(_wire(_spec(method, revision, "notification").message, revision), {})
 
 
 def results(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a strategy of results: what a response has as its ``result``.
+    """Return a strategy of results, each the ``result`` of a response.
 
     Args:
         method: The method of the request.
@@ -351,24 +349,23 @@ def results(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
     Raises:
         ValueError: If the revision has no such request.
     """
-    spec = _spec(method, revision)
-    if not spec.is_request:
-        raise ValueError(f"{method} is not a request in {revision}")
-    # Several: in 2025-11-25 a call may be answered by a task, and since 2026-07-28 by questions.
-    return st.one_of(*(_wire(model, revision) for model in spec.results))
+    # A call may return a task in 2025-11-25, and ask for input since 2026-07-28.
+    return st.one_of(*(_wire(model, revision) for model in _spec(method, revision, "request").results))
 
 
-def _spec(method: str, revision: str) -> MethodSpec:
+def _spec(method: str, revision: str, kind: str) -> MethodSpec:
     spec = method_spec(revision, method)
     if spec is None:
         raise ValueError(f"revision {revision} has no method {method}")
+    if spec.is_request != (kind == "request"):
+        raise ValueError(f"{method} is not a {kind} in {revision}")
     return spec
 
 
 def _enveloped(
     message: st.SearchStrategy[dict[str, Any]], members: dict[str, st.SearchStrategy[Any]]
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """Add what makes a message of a model that may lack it: the models of the earlier revisions have no envelope."""
+    """Add the members of a JSON-RPC message, which the models of some revisions lack."""
     return st.builds(operator.or_, message, st.fixed_dictionaries({"jsonrpc": st.just("2.0"), **members}))
 
 
@@ -380,7 +377,7 @@ def messages() -> st.SearchStrategy[Any]:
         st.builds(Request, request_ids(), texts(), params),
         st.builds(Notification, texts(), params),
         st.builds(Response, request_ids(), json_objects()),
-        # Without an id, too: that is how an error answers what could not be read.
+        # An error that responds to an unreadable message has no id.
         st.builds(ErrorResponse, st.none() | request_ids(), errors),
     )
 

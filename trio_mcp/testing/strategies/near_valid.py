@@ -1,4 +1,4 @@
-"""Values that break one keyword of a JSON Schema: conforming ones, spoiled at one place."""
+"""Makes values that break exactly one keyword of a JSON Schema, by spoiling a conforming value at one place."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from typing import Any, TypeAlias
 import attrs
 from hypothesis import strategies as st
 
-from trio_mcp.schema.validator import SchemaError, SchemaValidator
-from trio_mcp.testing.strategies.choices import Choices, Drawn, Random
+from trio_mcp.schema.validator import SchemaError
+from trio_mcp.testing.strategies.choices import Choices, Drawn, Random, one_of
 from trio_mcp.testing.strategies.shapes import MAX_ITEMS, MAX_TEXT, TYPES, CannotGenerate, Key, Shape, Shapes
-from trio_mcp.testing.strategies.values import DeadEnd, Values, checked
+from trio_mcp.testing.strategies.values import DeadEnd, Path, Values, checked
 
 __all__ = ["NearValid", "near_valid"]
 
 MAX_FAULTS = 100
-"""Ways to spoil a value that are tried. Chosen."""
+"""Faults that are tried. Chosen."""
 MAX_DEPTH = 4
 """Levels at which values are spoiled. Chosen."""
 TRIES = 6
-"""How often a way is tried before another one takes its place. Chosen."""
-
-_Spoil: TypeAlias = Callable[[Shape, Any, Choices], Any]
+"""Attempts to spoil a value in one way. Chosen."""
 
 _ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, 10**6, "", "no such value", [], [[]], {}, {"no such name": 0})
-"""Values of every type, of which some break what is asked of a place."""
+"""Values of every type: some of them break the requirements of a place."""
 _ODD_TEXTS = ("", " ", "!", "\n", "0", "a", "A", "é", "no such value!", "\x00")
 _ODD_NAMES = ("no such name!", "", " ", "0", "A", "é", "x" * 200)
-
-
-_OF_OTHERS = ("additionalProperties", "unevaluatedProperties", "propertyNames", "patternProperties")
+_OF_OTHERS = {"additionalProperties", "unevaluatedProperties", "propertyNames", "patternProperties"}
 
 
 @attrs.frozen
@@ -56,46 +52,37 @@ class NearValid:
 
 
 @attrs.frozen(eq=False)
-class _Fault:
-    """A way to spoil a value at a place."""
+class _Way:
+    """A way to spoil values.
 
-    path: tuple[str | int, ...]
-    shape: Shape
-    kind: Any
-    spoil: _Spoil
+    Attributes:
+        applies: Says whether it may break a keyword of a shape.
+        kind: The types of values that it spoils.
+        spoil: Returns a spoiled value.
+    """
 
-    def spoiled(self, value: Any, choices: Choices) -> Any:
-        """Spoil a value at the place.
+    applies: Callable[[Shape], bool]
+    kind: type | tuple[type, ...]
+    spoil: Callable[[Shape, Any, Choices], Any]
 
-        Raises:
-            Stuck: If what is there can't be spoiled in this way.
-        """
-        holder: Any = [value]
-        steps = (0, *self.path)
-        for step in steps[:-1]:
-            holder = holder[step]
-        current = holder[steps[-1]]
-        # To Python True is an int, but the ways for numbers are not for booleans.
-        if self.kind is not object and (isinstance(current, bool) or not isinstance(current, self.kind)):
-            raise DeadEnd
-        spoiled = holder[steps[-1]] = self.spoil(self.shape, current, choices)
-        return value if self.path else spoiled
+
+_Fault: TypeAlias = tuple[Path, Shape, _Way]
 
 
 def near_valid(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[NearValid]:
     """Return a strategy of values that break exactly one keyword of a JSON Schema.
 
-    Each is checked before it is given out. ``format`` is not among the keywords, since it is an annotation in 2020-12:
-    a receiver may accept what breaks it.
+    Each value is checked before it is returned. ``format`` is never broken, because it is an annotation in 2020-12: a
+    receiver may accept any string.
 
     Args:
         schema: The schema, as plain data.
-        max_leaves: About how many scalars a value has at most, if the schema does not demand more.
+        max_leaves: About how many scalars a value has at most, if the schema does not require more.
 
     Raises:
         CannotGenerate: If no values can be made that conform, or none that don't.
     """
-    return _broken(_Spoiled.of(schema, max_leaves))
+    return _broken(_Spoiled(schema, max_leaves))
 
 
 @st.composite
@@ -103,55 +90,64 @@ def _broken(draw: st.DrawFn, spoiled: _Spoiled) -> NearValid:
     return spoiled.draw(Drawn(draw))
 
 
-@attrs.frozen(eq=False)
 class _Spoiled:
-    """What makes near-valid values of one schema: the ways that are known to work, each with a value made that way."""
+    """Makes near-valid values of one schema."""
 
-    values: Values
-    checker: SchemaValidator
-    ways: list[tuple[_Fault, NearValid]]
-
-    @classmethod
-    def of(cls, schema: Any, max_leaves: int) -> _Spoiled:
-        values = Values.of(schema, max_leaves)
-        spoiled = cls(values, checked(schema, formats=False)[1], [])
-        # Tried once, ahead: a way that works for a schema is known then, so that drawing never fails, and a schema of
-        # which no value can be spoiled is refused when the strategy is made, not in the middle of a test.
-        for number, fault in enumerate(itertools.islice(_faults(values.shapes), MAX_FAULTS)):
-            found = spoiled.find(fault, Random(random.Random(number)))
-            if found is not None:
-                spoiled.ways.append((fault, found))
-        if not spoiled.ways:
+    def __init__(self, schema: Any, max_leaves: int) -> None:
+        self._values = Values(schema, max_leaves)
+        self._checker = checked(schema, formats=False)[1]
+        # Trying each fault once, ahead of the first draw, shows which ones work. So draws never fail, and a schema
+        # without any is refused here rather than in the middle of a test.
+        faults = itertools.islice(_faults(self._values.shapes), MAX_FAULTS)
+        found = [(fault, self._find(fault, Random(random.Random(number)))) for number, fault in enumerate(faults)]
+        self._known = [(fault, value) for fault, value in found if value is not None]
+        if not self._known:
             raise CannotGenerate("found no value that breaks exactly one keyword of it")
-        return spoiled
 
     def draw(self, choices: Choices) -> NearValid:
-        fault, known = self.ways[choices.integer(0, len(self.ways) - 1)]
-        # Drawing may not fail, and a filter would make Hypothesis give up on schemas that are hard to spoil.
-        return self.find(fault, choices) or copy.deepcopy(known)
+        fault, known = one_of(choices, self._known)
+        # Hypothesis would give up on a filter for schemas that are hard to spoil.
+        return self._find(fault, choices) or copy.deepcopy(known)
 
-    def find(self, fault: _Fault, choices: Choices) -> NearValid | None:
-        """Spoil a value in one way; None if it does not work."""
-        for attempt in range(TRIES):
+    def _find(self, fault: _Fault, choices: Choices) -> NearValid | None:
+        """Spoil a value in one way; return None if that fails."""
+        path, shape, way = fault
+        for attempt in range(1, TRIES + 1):
             try:
-                # Smaller each time: the more a value has in it, the likelier it is that the change breaks something
-                # else as well.
-                leaves = self.values.max_leaves // (attempt + 1)
-                value = self.values.make(choices, max_leaves=leaves, plain=True, path=fault.path)
-                value = fault.spoiled(value, choices)
-                broken = self.checker.broken(value)
+                # In a smaller value, the change is less likely to break another keyword, too.
+                leaves = self._values.max_leaves // attempt
+                holder: Any = [self._values.make(choices, max_leaves=leaves, plain=True, path=path)]
+                value = _spoiled(holder, path, shape, way, choices)
+                broken = self._checker.broken(value)
             except (DeadEnd, SchemaError, LookupError):
                 continue
-            # Exactly one: a tool that misses one keyword can't be told from one that validates if another keyword
-            # refuses the value.
+            # If two keywords were broken, a tool that checks only one of them would refuse the value as well.
             if len(broken) == 1:
                 return NearValid(value, *broken[0])
         return None
 
 
+def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Choices) -> Any:
+    """Spoil the only item of a list at a place, and return it.
+
+    Raises:
+        DeadEnd: If the way is not for such a value.
+    """
+    holder: Any = whole
+    *steps, last = (0, *path)
+    for step in steps:
+        holder = holder[step]
+    current = holder[last]
+    # In Python, True is an int.
+    if way.kind is not object and (isinstance(current, bool) or not isinstance(current, way.kind)):
+        raise DeadEnd
+    holder[last] = way.spoil(shape, current, choices)
+    return whole[0]
+
+
 def _faults(shapes: Shapes) -> Iterator[_Fault]:
-    """Yield ways to spoil a value, those near the top first."""
-    pending: list[tuple[Key, tuple[str | int, ...]]] = [(shapes.root, ())]
+    """Yield faults, those near the top first."""
+    pending: list[tuple[Key, Path]] = [(shapes.root, ())]
     seen: set[tuple[Key, int]] = set()
     while pending:
         key, path = pending.pop(0)
@@ -159,31 +155,25 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
             continue
         seen.add((key, len(path)))
         shape = shapes.shape(key)
-        yield from (_Fault(path, shape, kind, spoil) for applies, kind, spoil in _WAYS if applies(shape))
+        yield from ((path, shape, way) for way in _WAYS if way.applies(shape))
         if shape.groups:
-            # Not all: a schema may have hundreds of options, and the limit on faults would be used up before any member
-            # is reached.
-            pending += [(option, path) for option in shapes.options(key)[:4]]
+            # Some schemas have hundreds of options, which would use up the limit on faults.
+            pending += [(option, path) for option in shapes.options(shape)[:4]]
         if len(path) < MAX_DEPTH:
-            pending += [(shapes.member(key, name), (*path, name)) for name in shape.named]
+            pending += [(shapes.member(shape, name), (*path, name)) for name in shape.named]
             if any("items" in part or "prefixItems" in part for part in shape.parts):
-                # The first item stands for all, except in a tuple, where the others go untested: their faults would be
-                # much the same.
-                pending.append((shapes.item(key, 0), (*path, 0)))
+                # The faults of other items would be much the same, unless the array is a tuple.
+                pending.append((shapes.item(shape, 0), (*path, 0)))
 
 
 def _one_of(values: Sequence[Any], choices: Choices) -> Any:
     if not values:
         raise DeadEnd
-    return copy.deepcopy(values[choices.integer(0, len(values) - 1)])
+    return copy.deepcopy(one_of(choices, values))
 
 
 def _number(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
-
-
-def _odd(_: Shape, __: Any, choices: Choices) -> Any:
-    return _one_of(_ODD, choices)
 
 
 def _spoil_choice(shape: Shape, _: Any, choices: Choices) -> Any:
@@ -191,109 +181,92 @@ def _spoil_choice(shape: Shape, _: Any, choices: Choices) -> Any:
     return _one_of(texts or _ODD, choices)
 
 
-# Near the bound, since off-by-one errors and mixed up `minimum` and `exclusiveMinimum` show only there.
-def _spoil_low(shape: Shape, _: Any, choices: Choices) -> Any:
-    low, excluded = shape.low or (Fraction(0), False)
-    return _number(low - choices.integer(0 if excluded else 1, 5))
+def _spoil_bound(name: str, sign: int) -> Callable[[Shape, Any, Choices], Any]:
+    def spoil(shape: Shape, _: Any, choices: Choices) -> Any:
+        bound, excluded = getattr(shape, name)
+        # Off-by-one errors, and `minimum` in place of `exclusiveMinimum`, show only near the bound.
+        return _number(bound + sign * choices.integer(0 if excluded else 1, 5))
 
-
-def _spoil_high(shape: Shape, _: Any, choices: Choices) -> Any:
-    high, excluded = shape.high or (Fraction(0), False)
-    return _number(high + choices.integer(0 if excluded else 1, 5))
+    return spoil
 
 
 def _spoil_step(shape: Shape, value: Any, choices: Choices) -> Any:
-    step = shape.steps[choices.integer(0, len(shape.steps) - 1)]
-    # A whole number where one fits between two multiples: anything else breaks `type` as well, where it is "integer".
+    step = one_of(choices, shape.steps)
+    # Only a whole number keeps the type "integer", so it is used if one fits between two multiples.
     part = Fraction(1) if step.denominator == 1 and step > 1 else step / 2
     return _number(Fraction(str(value)) + part)
 
 
-def _spoil_fraction(_: Shape, value: Any, __: Choices) -> Any:
-    # Only 0.5 away: a change that leaves the bounds would break these too.
-    return value + 0.5
-
-
-def _shorter(shape: Shape, _: Any, choices: Choices) -> Any:
-    return choices.text(0, shape.text.low - 1)
-
-
 def _longer(shape: Shape, value: Any, choices: Choices) -> Any:
-    # By what it ends with, which patterns mostly allow.
-    return value.ljust(int(shape.text.high) + choices.integer(1, 5), value[-1:] or "a")
+    # Most patterns match a text with more of its last character.
+    return value.ljust(int(shape.length[1]) + choices.integer(1, 5), value[-1:] or "a")
 
 
 def _other_text(shape: Shape, value: Any, choices: Choices) -> Any:
     text = _one_of(_ODD_TEXTS, choices)
-    # Within the bounds of the length, so that the pattern alone is broken.
-    return text.ljust(shape.text.low, text[-1:] or "!")[: max(int(min(shape.text.high, 100)), 0)]
-
-
-def _fewer_items(shape: Shape, value: Any, choices: Choices) -> Any:
-    return value[: choices.integer(0, shape.min_items - 1)]
+    # Within the bounds of the length, so that only the pattern is broken.
+    return text.ljust(shape.length[0], text[-1:] or "!")[: max(int(min(shape.length[1], 100)), 0)]
 
 
 def _more_items(shape: Shape, value: Any, _: Choices) -> Any:
-    items = value or [0]
-    return (items * (int(shape.max_items) // len(items) + 1))[: int(shape.max_items)] + items[:1]
-
-
-def _again(_: Shape, value: Any, choices: Choices) -> Any:
-    return [*value, _one_of(value, choices)]
-
-
-def _without_contained(_: Shape, value: Any, choices: Choices) -> Any:
-    # As many items as before, so that the bounds on their number still hold.
-    return [_one_of(_ODD, choices) for _ in value]
-
-
-def _without_required(shape: Shape, value: Any, choices: Choices) -> Any:
-    missing = _one_of(list(shape.required), choices)
-    return {name: each for name, each in value.items() if name != missing}
-
-
-def _with_unknown(_: Shape, value: Any, choices: Choices) -> Any:
-    return {**value, _one_of(_ODD_NAMES, choices): _one_of(_ODD, choices)}
+    items, most = value or [0], int(shape.items[1])
+    return (items * (most // len(items) + 1))[:most] + items[:1]
 
 
 def _more_members(shape: Shape, value: Any, _: Choices) -> Any:
-    missing = int(shape.max_members) + 1 - len(value)
-    # Null conforms to no type but its own, so where further members have a schema this breaks two keywords, and is
-    # dropped by the check at the end; where they are free, it is the simplest.
-    return {**value, **{f"x{number}": None for number in range(missing)}}
+    # Where unknown members have a schema, null most likely breaks a second keyword, and the final check drops the
+    # value.
+    return value | {f"x{number}": None for number in range(int(shape.members[1]) + 1 - len(value))}
 
 
-def _fewer_members(shape: Shape, value: Any, _: Choices) -> Any:
-    return dict(list(value.items())[: shape.min_members - 1])
+def _without(names: Sequence[str], value: Any) -> Any:
+    return {name: each for name, each in value.items() if name not in names}
 
 
 def _without_needed(shape: Shape, value: Any, choices: Choices) -> Any:
-    needed = shape.needs[_one_of([name for name in shape.needs if name in value], choices)]
-    return {name: each for name, each in value.items() if name not in needed}
+    return _without(shape.needs[_one_of([name for name in shape.needs if name in value], choices)], value)
 
 
-_WAYS: tuple[tuple[Callable[[Shape], bool], Any, _Spoil], ...] = (
-    (
-        lambda shape: shape.types != TYPES or bool(shape.groups) or any("not" in part for part in shape.parts),
-        object,
-        _odd,
+def _is_narrow(shape: Shape) -> bool:
+    return shape.types != TYPES or bool(shape.groups) or any("not" in part for part in shape.parts)
+
+
+_WAYS = (
+    _Way(_is_narrow, object, lambda _, __, choices: _one_of(_ODD, choices)),
+    _Way(lambda shape: shape.listed is not None, object, _spoil_choice),
+    _Way(lambda shape: shape.low is not None, object, _spoil_bound("low", -1)),
+    _Way(lambda shape: shape.high is not None, object, _spoil_bound("high", 1)),
+    _Way(lambda shape: bool(shape.steps), (int, float), _spoil_step),
+    # A half more leaves most bounds intact.
+    _Way(lambda shape: "integer" in shape.types and "number" not in shape.types, int, lambda _, value, __: value + 0.5),
+    _Way(lambda shape: shape.length[0] > 0, str, lambda shape, _, choices: choices.text(0, shape.length[0] - 1)),
+    _Way(lambda shape: shape.length[1] < MAX_TEXT, str, _longer),
+    _Way(lambda shape: bool(shape.patterns), str, _other_text),
+    _Way(
+        lambda shape: shape.items[0] > 0,
+        list,
+        lambda shape, value, choices: value[: choices.integer(0, shape.items[0] - 1)],
     ),
-    (lambda shape: shape.listed is not None, object, _spoil_choice),
-    (lambda shape: shape.low is not None, object, _spoil_low),
-    (lambda shape: shape.high is not None, object, _spoil_high),
-    (lambda shape: bool(shape.steps), (int, float), _spoil_step),
-    (lambda shape: "integer" in shape.types and "number" not in shape.types, int, _spoil_fraction),
-    (lambda shape: shape.text.low > 0, str, _shorter),
-    (lambda shape: shape.text.high < MAX_TEXT, str, _longer),
-    (lambda shape: bool(shape.text.patterns), str, _other_text),
-    (lambda shape: shape.min_items > 0, list, _fewer_items),
-    (lambda shape: shape.max_items < MAX_ITEMS, list, _more_items),
-    (lambda shape: shape.unique, list, _again),
-    (lambda shape: bool(shape.contains), list, _without_contained),
-    (lambda shape: bool(shape.required), dict, _without_required),
-    (lambda shape: any(keyword in part for part in shape.parts for keyword in _OF_OTHERS), dict, _with_unknown),
-    (lambda shape: shape.max_members < MAX_ITEMS, dict, _more_members),
-    (lambda shape: shape.min_members > 0, dict, _fewer_members),
-    (lambda shape: bool(shape.needs), dict, _without_needed),
+    _Way(lambda shape: shape.items[1] < MAX_ITEMS, list, _more_items),
+    _Way(lambda shape: shape.unique, list, lambda _, value, choices: [*value, _one_of(value, choices)]),
+    # The number of items stays the same, and so within its bounds.
+    _Way(lambda shape: bool(shape.contains), list, lambda _, value, choices: [_one_of(_ODD, choices) for _ in value]),
+    _Way(
+        lambda shape: bool(shape.required),
+        dict,
+        lambda shape, value, choices: _without([_one_of([*shape.required], choices)], value),
+    ),
+    _Way(
+        lambda shape: not all(_OF_OTHERS.isdisjoint(part) for part in shape.parts),
+        dict,
+        lambda _, value, choices: {**value, _one_of(_ODD_NAMES, choices): _one_of(_ODD, choices)},
+    ),
+    _Way(lambda shape: shape.members[1] < MAX_ITEMS, dict, _more_members),
+    _Way(
+        lambda shape: shape.members[0] > 0,
+        dict,
+        lambda shape, value, _: dict(list(value.items())[: shape.members[0] - 1]),
+    ),
+    _Way(lambda shape: bool(shape.needs), dict, _without_needed),
 )
-"""Which shapes and types of values a way to spoil them is for, and the way: mostly it breaks one keyword."""
+"""All the ways. Each mostly breaks one keyword of the shapes that it applies to."""

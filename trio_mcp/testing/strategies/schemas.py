@@ -1,4 +1,4 @@
-"""Values that conform to a JSON Schema, or break one keyword of it."""
+"""Strategies of values that conform to a JSON Schema."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def from_schema(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[Any]:
     """Return a strategy of values that conform to a JSON Schema.
 
     It knows the keywords of 2020-12, and those of draft-07 that tools still use. Each value is checked before it is
-    given out, ``format`` included. Defaults and examples are among the values. Without bounds in the schema, numbers
-    and texts stay small: a tool may well count to the number that it is given.
+    returned, including its ``format``. Defaults and examples are among the values. Without bounds in the schema,
+    numbers and texts stay small: a tool may well count to the number that it gets.
 
     Args:
         schema: The schema, as plain data.
-        max_leaves: About how many scalars a value has at most, if the schema does not demand more.
+        max_leaves: About how many scalars a value has at most, if the schema does not require more.
 
     Raises:
-        CannotGenerate: If no values can be made; in one line, why. Never when it is drawn from.
+        CannotGenerate: If no values can be made; the message says why, in one line. Draws never raise it.
     """
-    return _conforming(Values.of(schema, max_leaves))
+    return _conforming(Values(schema, max_leaves))
 
 
 def simplest(schema: Any) -> Any:
@@ -37,8 +37,8 @@ def simplest(schema: Any) -> Any:
     Raises:
         CannotGenerate: If no value can be made, as in `from_schema`.
     """
-    # A copy, since the value may be a default or a member of an `enum`, which belongs to the schema.
-    return copy.deepcopy(Values.of(schema, 0).simplest)
+    # Copied, because the value may be a default or a member of an `enum`, which the schema keeps.
+    return copy.deepcopy(Values(schema, 0).simplest)
 
 
 @st.composite

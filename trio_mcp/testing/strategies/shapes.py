@@ -1,25 +1,28 @@
-"""What a JSON Schema asks of the value at each place, put together from all the subschemas that examine the place.
+"""Merges the subschemas that apply to the same place in a value into one shape, which values are made from.
 
-A place is examined by some subschemas at once. Their names are the place's key; what they ask together is its shape.
-Where a value has a choice (``anyOf``, ``oneOf``, ``if``), the shape has groups of options, and each option gives
-another key. Shapes are made when something first leads to them, and kept: a schema that refers to itself has finitely
-many, and a hostile one is given up after a number of steps.
+Several subschemas may apply to one place. Their ids form the place's key; together they ask for a shape. Where a value
+has a choice (``anyOf``, ``oneOf``, ``if``), the shape has groups of options, and each option leads to another key.
+Shapes are made on demand and kept. A recursive schema therefore has finitely many, and the analysis of a hostile one
+stops after a number of steps.
+
+`jsonschema_rs.canonicalize` would multiply all choices at once, and can't be interrupted. As measured with 0.61, a
+schema with eight conditions, which is harmless here, takes it two seconds and comes back unchanged.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import attrs
 
+from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.testing.strategies.patterns import Pattern, PatternError
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 __all__ = [
     "MAX_ITEMS",
@@ -29,21 +32,23 @@ __all__ = [
     "Key",
     "Shape",
     "Shapes",
-    "TextShape",
     "TooManySteps",
+    "bounded",
     "same",
 ]
 
 MAX_STEPS = 30_000
-"""Steps to analyse a schema: under a second. Those of a tool take some dozens."""
+"""Steps that the analysis of a schema may take: under a second. Schemas of tools take a few dozen."""
 MAX_DEPTH = 40
-"""Levels of the values that are made: a JSON parser of a peer may refuse more than 100."""
+"""Levels of a value: the JSON parser of a peer may refuse more than 100."""
 MAX_LEAVES = 3_000
-"""Leaves of the smallest value that is still made. Chosen."""
+"""Leaves that the smallest value of a schema may have. Chosen."""
 MAX_ITEMS = 1_000
-"""Items of an array, or members of an object, that a schema may demand. Chosen."""
+"""Items of an array, or members of an object, that a schema may require. Chosen."""
 MAX_TEXT = 10_000
-"""Characters of a text that a schema may demand. Chosen."""
+"""Characters of a string that a schema may require. Chosen."""
+FAR = 10_000
+"""Distance of numbers from zero, or from their only bound. Chosen."""
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -62,119 +67,137 @@ _HINTS = {
         "dependentRequired",
     ),
 }
-"""Keywords that say of which type a value is probably meant to be, where ``type`` does not."""
+"""Keywords that show which type the author probably meant where ``type`` is absent."""
 
-_APPLIED = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_APPLIED = {*_REFERENCES, "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies"}
 
 Schema: TypeAlias = "dict[str, Any] | bool"
 Key: TypeAlias = "tuple[int, ...]"
+Bound: TypeAlias = "tuple[Fraction, bool]"
+"""A number, and whether it is excluded."""
 
 
 class CannotGenerate(ValueError):
-    """No values can be made from the schema: it is invalid, nothing conforms to it, or it asks for too much."""
+    """No values can be made from the schema: it is invalid, no value conforms to it, or it asks for too much."""
 
 
 class TooManySteps(Exception):
     """The subschemas have too many combinations."""
 
 
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class _Group:
-    """A choice: a value conforms to one of these options, each of which is a list of schemas."""
+    """A choice: a value conforms to all the schemas of one option."""
 
     options: list[list[Schema]]
 
 
-@attrs.define(eq=False)
-class TextShape:
-    """What is asked of a text."""
-
-    low: int = 0
-    high: float = math.inf
-    formats: dict[str, None] = attrs.Factory(dict)
-    patterns: dict[str, Pattern] = attrs.Factory(dict)
-
-
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class Shape:
-    """What the subschemas that examine a place ask of its value together.
+    """The requirements that all the subschemas of a place make together.
 
     Attributes:
+        parts: The subschemas, without keywords that apply other subschemas to the same place.
+        groups: The choices that come first.
         types: The types that are allowed.
-        likely: Those that it is probably meant to have, where ``type`` does not say.
+        likely: The types that the author probably meant, where ``type`` is absent.
+        listed: The values that are allowed, if the schema lists them.
         impossible: Why no value conforms, or None.
-        groups: The choices to be made first.
-        parts: The subschemas without what has been followed: references, options and the like.
-        listed: The values that are allowed, if they are listed.
         samples: Defaults and examples.
-        low: The least number, and whether it is excluded.
-        high: The same for the greatest.
-        steps: What a number has to be a multiple of.
-        text: For texts.
-        min_items: The least number of items.
-        max_items: The greatest.
-        contains: Schemas that some items have to conform to, with the least number of these.
-        unique: Whether no two items may be equal.
-        required: Names of members.
-        needs: Names of members that are required if another is there.
+        low: The lower bound of a number.
+        high: Its upper bound.
+        steps: Divisors of a number.
+        length: The least and greatest length of a string.
+        formats: The formats of a string.
+        patterns: The patterns of a string.
+        items: The least and greatest number of items.
+        contains: Schemas that some items conform to, each with the least number of such items.
+        unique: Whether the items must differ.
+        members: The least and greatest number of members.
+        required: Names of required members.
         named: Names of members that the schema knows.
-        min_members: The least number of members.
-        max_members: The greatest.
+        needs: Name of a member -> names of the members that it requires.
     """
 
-    types: tuple[str, ...] = TYPES
-    likely: tuple[str, ...] = ()
-    impossible: str | None = None
-    groups: list[_Group] = attrs.Factory(list)
-    parts: list[dict[str, Any]] = attrs.Factory(list)
-    listed: list[Any] | None = None
-    samples: list[Any] = attrs.Factory(list)
-    low: tuple[Fraction, bool] | None = None
-    high: tuple[Fraction, bool] | None = None
-    steps: list[Fraction] = attrs.Factory(list)
-    text: TextShape = attrs.Factory(TextShape)
-    min_items: int = 0
-    max_items: float = math.inf
-    contains: list[tuple[Schema, int]] = attrs.Factory(list)
-    unique: bool = False
-    required: dict[str, None] = attrs.Factory(dict)
-    needs: dict[str, list[str]] = attrs.Factory(dict)
-    named: dict[str, None] = attrs.Factory(dict)
-    min_members: int = 0
-    max_members: float = math.inf
+    parts: list[dict[str, Any]]
+    groups: list[_Group]
+    types: tuple[str, ...]
+    likely: tuple[str, ...]
+    listed: list[Any] | None
+    impossible: str | None
+    samples: list[Any]
+    low: Bound | None
+    high: Bound | None
+    steps: list[Fraction]
+    length: tuple[int, float]
+    formats: list[str]
+    patterns: dict[str, Pattern]
+    items: tuple[int, float]
+    contains: list[tuple[Schema, int]]
+    unique: bool
+    members: tuple[int, float]
+    required: dict[str, None]
+    named: dict[str, None]
+    needs: dict[str, list[str]]
+
+    @functools.cached_property
+    def least_items(self) -> int:
+        """The least number of items, including those of ``contains``."""
+        return max(self.items[0], *(count for _, count in self.contains), 0)
+
+    @functools.cached_property
+    def prefix(self) -> int:
+        """The number of items that have a schema of their own."""
+        return max((len(_items(part)[0]) for part in self.parts), default=0)
+
+    @functools.cached_property
+    def whole_bounds(self) -> tuple[int, int]:
+        """Inclusive bounds for an integer; crossed if no integer fits."""
+        low = None if self.low is None else math.floor(self.low[0]) + 1 if self.low[1] else math.ceil(self.low[0])
+        high = None if self.high is None else math.ceil(self.high[0]) - 1 if self.high[1] else math.floor(self.high[0])
+        return bounded(low, high)
+
+
+def bounded(low: Any, high: Any) -> tuple[Any, Any]:
+    """Replace a bound that is None: a valid argument must not keep a tool busy for years."""
+    if low is None:
+        low = -FAR if high is None else min(-FAR, high - FAR)
+    return low, max(FAR, low + FAR) if high is None else high
 
 
 class Shapes:
     """All the shapes of one schema.
 
     Args:
-        schema: A schema that has been checked by `SchemaValidator`: it refers to nothing outside itself, and does not
-            refer to itself in a circle that consumes no input.
+        schema: A schema that `SchemaValidator` accepts: it refers to nothing outside itself, and no circle of
+            references stays at one place.
     """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        # The objects that keys refer to, by their id; and those made here, by what they were made from.
+        # The objects that keys refer to, by id.
         self._known: dict[int, Any] = {}
+        # Objects made here, by the id of their origin and a name.
         self._made: dict[tuple[int, str], Any] = {}
-        self._shapes: dict[Key, Shape] = {}
-        self._options: dict[Key, list[Key]] = {}
-        self._members: dict[tuple[Key, str], Key] = {}
         self._sizes: dict[tuple[Key, int], float] = {}
-        self._type_sizes: dict[tuple[Key, str, int], float] = {}
-        self._matchers: dict[str, jsonschema_rs.Validator] = {}
-        self._patterns: dict[str, Pattern | None] = {}
         self._steps = 0
         self._reasons: dict[str, None] = {}
         self._anchors = dict(_anchors(schema))
+        self.shape = functools.cache(self._shape)
+        self.options = functools.cache(self._options)
+        # Bounded, because there is no end of names that the schema does not know.
+        self.member = functools.lru_cache(10_000)(self._member)
+        self.size_of = functools.cache(self._size_of)
+        self.pattern = functools.cache(self._pattern)
+        self._matcher = functools.cache(lambda source: SchemaValidator({"pattern": source}))
         self.root = self.key([schema])
         self.depth = self._least_depth()
 
     def _least_depth(self) -> int:
         """Return the depth of the smallest value."""
         try:
-            # From shallow to deep, as each depth costs steps of its own: nearly all schemas of tools are done after two
-            # or three.
+            # Each depth costs steps, and nearly all schemas of tools need two or three levels.
             for depth in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MAX_DEPTH):
                 if self.size(self.root, depth) <= MAX_LEAVES:
                     return depth
@@ -183,73 +206,53 @@ class Shapes:
         endless = f"it refers to itself without an end, or is nested more than {MAX_DEPTH} levels deep"
         raise CannotGenerate(next(iter(self._reasons), endless))
 
+    def rest(self) -> None:
+        """Reset the count of steps."""
+        self._steps = 0
+
+    def _spend(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise TooManySteps
+
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def key(self, schemas: Iterable[Schema | _Group]) -> Key:
-        """Return the key of a place that these subschemas examine."""
-        ids = []
-        for schema in schemas:
-            # Left out, because they ask for nothing: places that differ only in these then share one key, and its
-            # analysis.
-            if schema is not True and schema != {}:
-                self._known[id(schema)] = schema
-                ids.append(id(schema))
-        # By identity rather than by content: comparing large schemas at each step would cost more than the few keys
-        # that are equal but not the same. Each once, as asking for a thing twice changes nothing.
-        return tuple(dict.fromkeys(ids))
+        """Return the key of a place that these subschemas apply to."""
+        # Empty schemas ask for nothing: without them, more places share one key, and its analysis.
+        asking = {id(schema): schema for schema in schemas if schema is not True and schema != {}}
+        self._known |= asking
+        # Comparing the content of large schemas at each step would cost more than analysing the few equal ones twice.
+        return tuple(asking)
 
-    def shape(self, key: Key) -> Shape:
-        """Return the shape of a place."""
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = self._merged(key)
-        return shape
-
-    def options(self, key: Key) -> list[Key]:
-        """Return the keys that a place has after its first group has been chosen from."""
-        options = self._options.get(key)
-        if options is None:
-            shape = self.shape(key)
-            first, *rest = shape.groups
-            # Only the first group is opened: all combinations of several at once would be their product, and most are
-            # never drawn.
-            options = [self.key([*shape.parts, *rest, *option]) for option in first.options]
-            self._options[key] = options
-        return options
+    def _options(self, shape: Shape) -> list[Key]:
+        """Return the keys that a place may have after the choice from its first group."""
+        # The other groups stay closed: the product of all choices may be huge, and most of it is never drawn.
+        first, *rest = shape.groups
+        return [self.key([*shape.parts, *rest, *option]) for option in first.options]
 
     def _make(self, origin: Any, name: str, made: Any) -> Any:
-        """Return what was first made from an origin under a name, so that keys are the same each time."""
-        # Kept alive, because an id may be given again to another object once the first is collected.
+        """Memoize ``made`` by origin and name, so that equal requests share a key."""
+        # Python may reuse the id of a collected object, so the origin stays referenced.
         self._known[id(origin)] = origin
         return self._made.setdefault((id(origin), name), made)
 
-    def forbidding(self, name: str) -> Schema:
-        """Return a schema that a member is not there."""
-        schema: Schema = self._make(self, f"without {name}", {"properties": {name: False}})
-        return schema
-
-    def typed(self, kind: str) -> Schema:
-        """Return a schema that only asks for a type."""
-        schema: Schema = self._make(self, f"type {kind}", {"type": kind})
-        return schema
-
     def _spread(self, key: Key) -> tuple[list[dict[str, Any]], list[_Group], bool]:
-        """Follow what a place's subschemas apply to the same place.
+        """Follow the keywords that apply subschemas to the same place.
 
         Returns:
-            The subschemas without that, the choices, and whether one of the subschemas is false.
+            The subschemas without these keywords, the choices, and whether a subschema is false.
         """
         parts: dict[int, dict[str, Any]] = {}
         groups: dict[int, _Group] = {}
-        # With a stack of its own instead of recursion: references and `allOf` may form chains longer than Python's
-        # stack.
+        # Chains of references and `allOf` may be longer than Python's stack.
         pending = [self._known[each] for each in reversed(key)]
         seen: set[int] = set()
         while pending:
             current = pending.pop()
             if current is False:
                 return [], [], True
-            # Two references may lead to the same subschema, which in a hostile schema multiplies at each level.
+            # In a hostile schema, two references to the same subschema would double the work at each level.
             if current is True or id(current) in seen:
                 continue
             seen.add(id(current))
@@ -257,46 +260,38 @@ class Shapes:
             if isinstance(current, _Group):
                 groups[id(current)] = current
                 continue
-            plain = self._plain(current)
-            if plain:
+            if plain := self._plain(current):
                 parts[id(plain)] = plain
-            below = [self.resolve(current[ref]) for ref in ("$ref", "$dynamicRef", "$recursiveRef") if ref in current]
-            pending += [*below, *reversed(_schemas(current, "allOf")), *reversed(self._groups(current))]
+            below = [self._resolve(current[keyword]) for keyword in _REFERENCES if keyword in current]
+            pending += [*below, *reversed(_get(current, "allOf", list)), *reversed(list(self._groups(current)))]
         return list(parts.values()), list(groups.values()), False
 
     def _plain(self, schema: dict[str, Any]) -> dict[str, Any]:
-        if not any(keyword in schema for keyword in (*_APPLIED, "dependencies")):
+        if _APPLIED.isdisjoint(schema):
             return schema
         plain = {keyword: value for keyword, value in schema.items() if keyword not in _APPLIED}
-        if isinstance(schema.get("dependencies"), dict):  # those that are schemas are followed, too
-            lists = {name: needed for name, needed in schema["dependencies"].items() if isinstance(needed, list)}
-            plain["dependencies"] = lists
+        lists = {name: below for name, below in _get(schema, "dependencies", dict).items() if isinstance(below, list)}
+        if lists:
+            plain["dependentRequired"] = {**_get(schema, "dependentRequired", dict), **lists}
         made: dict[str, Any] = self._make(schema, "plain", plain)
         return made
 
-    def _groups(self, schema: dict[str, Any]) -> list[_Group]:
-        groups = []
+    def _groups(self, schema: dict[str, Any]) -> Iterator[_Group]:
+        # Some options of `oneOf`, `if` and `dependentSchemas` exclude others. The final check of the value sees to it.
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
-                # `oneOf` is treated like `anyOf`: that no second option fits can't be built in, and the check of the
-                # whole value sees it.
-                options = [[option] for option in _schemas(schema, keyword)]
-                groups.append(self._make(schema, keyword, _Group(options)))
+                yield self._make(schema, keyword, _Group([[option] for option in _get(schema, keyword, list)]))
         if "if" in schema:
-            # That a value of the second option does not conform to the condition is left to the final check.
             options = [[schema["if"], schema.get("then", True)], [schema.get("else", True)]]
-            groups.append(self._make(schema, "if", _Group(options)))
-        dependent = {**_mapping(schema, "dependencies"), **_mapping(schema, "dependentSchemas")}
-        for name, below in dependent.items():
+            yield self._make(schema, "if", _Group(options))
+        for name, below in {**_get(schema, "dependencies", dict), **_get(schema, "dependentSchemas", dict)}.items():
             if isinstance(below, (dict, bool)):
-                options = [[self.forbidding(name)], [below]]
-                groups.append(self._make(schema, f"dependent {name}", _Group(options)))
-        return groups
+                absent: Schema = self._make(self, f"without {name}", {"properties": {name: False}})
+                yield self._make(schema, f"dependent {name}", _Group([[absent], [below]]))
 
-    def resolve(self, reference: str) -> Schema:
-        """Return what a reference refers to."""
-        # A pointer in a URI is percent-encoded first (RFC 6901, section 6), and then has escapes of its own, undone in
-        # this order so that "~01" becomes "~1".
+    def _resolve(self, reference: str) -> Schema:
+        # A pointer in a URI is percent-encoded (RFC 6901, section 6). The order of the replacements turns "~01" into
+        # "~1".
         fragment = unquote(reference.partition("#")[2])
         if fragment and not fragment.startswith("/"):
             return self._anchors[fragment]
@@ -307,150 +302,140 @@ class Shapes:
         schema: Schema = target
         return schema
 
-    def rest(self) -> None:
-        """Forget the steps taken: from here on, so many more are allowed."""
-        self._steps = 0
-
-    def _spend(self) -> None:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise TooManySteps
-
     # --- merging -----------------------------------------------------------------------------------------------------
 
-    def _merged(self, key: Key) -> Shape:
+    def _shape(self, key: Key) -> Shape:
+        """Return the shape of a place."""
         parts, groups, impossible = self._spread(key)
+
+        def asked(keyword: str, *kinds: type) -> list[Any]:
+            return [part[keyword] for part in parts if keyword in part and isinstance(part[keyword], kinds or object)]
+
+        def bounds(keyword: str, exclusive: str) -> list[Bound]:
+            # In draft-04 the exclusive keyword is a boolean that qualifies the other one.
+            pairs: list[tuple[Any, bool]] = [(part.get(keyword), part.get(exclusive) is True) for part in parts]
+            pairs += [(part.get(exclusive), True) for part in parts]
+            return [(Fraction(value), excluded) for value, excluded in pairs if _is_number(value)]
+
+        def counts(least: str, greatest: str) -> tuple[int, float]:
+            return max(map(int, asked(least)), default=0), min(asked(greatest), default=math.inf)
+
+        patterns = {source: self.pattern(source) for source in asked("pattern", str)}
+        types = tuple(kind for kind in TYPES if all(_allows(each, kind) for each in asked("type")))
+        if None in patterns.values():
+            # A pattern that is not understood here excludes strings, but no other values.
+            types = tuple(kind for kind in types if kind != "string")
+        listed = _common([*([each] for each in asked("const")), *asked("enum", list)], types)
         if impossible:
-            return Shape(impossible="a subschema of it is false: no value conforms")
-        shape = Shape(groups=groups, parts=parts)
-        for part in parts:
-            _merge_types(shape, part)
-            _merge_listed(shape, part)
-            _merge_numbers(shape, part)
-            self._merge_texts(shape, part)
-            _merge_arrays(shape, part)
-            _merge_objects(shape, part)
-            if part.get("not") in (True, {}):
-                shape.impossible = "a subschema of it excludes every value"
-        if not shape.types:
-            shape.impossible = "it asks for two types at once"
-        # Filtered here and not when a value is chosen: a list of which nothing is left must count as impossible
-        # beforehand.
-        elif shape.listed is not None:
-            shape.listed = [value for value in shape.listed if _has_type(value, shape.types)]
-            if not shape.listed:
-                shape.impossible = "none of the values that it lists is allowed"
-        # A schema with `properties` but no `type` also allows a number; but its author hardly meant that, and a tool
-        # that gets one fails in a way that says nothing about the protocol.
+            reason: str | None = "a subschema of it is false: no value conforms"
+        elif not types:
+            reason = "it asks for two types at once"
+        elif any(each in (True, {}) for each in asked("not")):
+            reason = "a subschema of it excludes every value"
+        else:
+            reason = "none of the values that it lists is allowed" if listed == [] else None
+        # A schema with `properties` but no `type` also allows a number. A tool that gets one fails in a way that says
+        # nothing about the protocol.
         hinted = [kind for kind, hints in _HINTS.items() if any(hint in part for part in parts for hint in hints)]
-        shape.likely = tuple(kind for kind in hinted if kind in shape.types) if shape.types == TYPES else ()
-        return shape
+        needs: dict[str, list[str]] = {}
+        for name, needed in _pairs(asked("dependentRequired", dict)):
+            needs.setdefault(name, []).extend(needed if isinstance(needed, list) else ())
+        return Shape(
+            parts=parts,
+            groups=groups,
+            types=types,
+            likely=tuple(hinted) if types == TYPES else (),
+            listed=listed,
+            impossible=reason,
+            samples=[*asked("default"), *itertools.chain(*asked("examples", list))],
+            # Of two equal bounds, the exclusive one is stricter.
+            low=max(bounds("minimum", "exclusiveMinimum"), default=None),
+            high=min(bounds("maximum", "exclusiveMaximum"), key=lambda bound: (bound[0], not bound[1]), default=None),
+            # The author wrote 0.01, not the double nearest to it.
+            steps=[Fraction(str(step)) for step in asked("multipleOf")],
+            length=counts("minLength", "maxLength"),
+            formats=asked("format", str),
+            patterns={source: pattern for source, pattern in patterns.items() if pattern is not None},
+            items=counts("minItems", "maxItems"),
+            # `minContains: 0` asks for nothing (2020-12 core, section 10.3.1.3).
+            contains=[
+                (part["contains"], least)
+                for part in parts
+                if "contains" in part and (least := int(part.get("minContains", 1))) > 0
+            ],
+            unique=True in asked("uniqueItems", bool),
+            members=counts("minProperties", "maxProperties"),
+            # Some tools still write the boolean of draft-03.
+            required=dict.fromkeys(itertools.chain(*asked("required", list))),
+            named=dict.fromkeys(name for name, _ in _pairs(asked("properties", dict))),
+            needs=needs,
+        )
 
-    def _merge_texts(self, shape: Shape, part: dict[str, Any]) -> None:
-        text = shape.text
-        text.low = max(text.low, int(part.get("minLength", 0)))
-        text.high = min(text.high, part.get("maxLength", math.inf))
-        if isinstance(part.get("format"), str):
-            text.formats[part["format"]] = None
-        if "pattern" in part and (pattern := self.pattern(part["pattern"])) is not None:
-            text.patterns[part["pattern"]] = pattern
-        elif "pattern" in part:
-            # The rest of the types remain: a pattern that is not understood here excludes texts, not every value.
-            shape.types = tuple(kind for kind in shape.types if kind != "string")
-
-    def pattern(self, source: str) -> Pattern | None:
-        """Return a pattern to make texts from; None, with the reason noted, if there can be none."""
-        if source not in self._patterns:
-            try:
-                self._patterns[source] = Pattern(source)
-            except PatternError as exc:
-                self._patterns[source] = None
-                self._note(f"no texts can be made from the pattern {source[:80]!r}: {exc}")
-        return self._patterns[source]
+    def _pattern(self, source: str) -> Pattern | None:
+        """Return a pattern that strings can be made from; or note the reason and return None."""
+        try:
+            return Pattern(source)
+        except PatternError as exc:
+            self._note(f"no texts can be made from the pattern {source[:80]!r}: {exc}")
+            return None
 
     def matches(self, source: str, text: str) -> bool:
-        """Return whether a text matches a pattern of the schema."""
-        if source not in self._matchers:
-            import jsonschema_rs
+        """Return whether a string matches a pattern of the schema."""
+        return self._matcher(source).problem(text) is None
 
-            # The linear engine first; one that backtracks only where the pattern needs it (look-around, back
-            # references), with a limit on its steps, as both the pattern and the text may be hostile.
-            linear = jsonschema_rs.RegexOptions(size_limit=50_000)
-            fancy = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=200_000)
-            options: list[jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions] = [linear, fancy]
-            for each in options:
-                try:
-                    matcher = jsonschema_rs.validator_for({"pattern": source}, pattern_options=each)
-                except ValueError:
-                    continue
-                self._matchers[source] = matcher
-                break
-        return self._matchers[source].is_valid(text)
+    # --- members and items -------------------------------------------------------------------------------------------
 
-    # --- what is inside ----------------------------------------------------------------------------------------------
-
-    def member(self, key: Key, name: str) -> Key:
+    def _member(self, shape: Shape, name: str) -> Key:
         """Return the key of a member of an object."""
-        found = self._members.get((key, name))
-        if found is None:
-            shape = self.shape(key)
-            found = self.key(self._member_schemas(shape, name))
-            if name in shape.named:  # only those: of other names there are ever more
-                self._members[key, name] = found
-        return found
+        return self.key(self._member_schemas(shape, name))
 
     def _member_schemas(self, shape: Shape, name: str) -> Iterator[Schema]:
         for part in shape.parts:
             self._spend()
-            known = False
-            if name in _mapping(part, "properties"):
-                known = True
-                yield part["properties"][name]
-            for source, schema in _mapping(part, "patternProperties").items():
-                if self.matches(source, name):
-                    known = True
-                    yield schema
-            if not known and "additionalProperties" in part:
+            own = [part["properties"][name]] if name in _get(part, "properties", dict) else []
+            patterns = _get(part, "patternProperties", dict)
+            own += [schema for source, schema in patterns.items() if self.matches(source, name)]
+            yield from own
+            if not own and "additionalProperties" in part:
                 yield part["additionalProperties"]
-            # What other subschemas have evaluated is exempt; that the shape names it is near enough, and the check
-            # decides.
-            elif not known and "unevaluatedProperties" in part and name not in shape.named:
+            # A member that another subschema names has most likely been evaluated there. The final check decides.
+            elif not own and "unevaluatedProperties" in part and name not in shape.named:
                 yield part["unevaluatedProperties"]
 
-    def names(self, key: Key) -> Key:
-        """Return the key of the names of further members."""
-        asked = [part["propertyNames"] for part in self.shape(key).parts if "propertyNames" in part]
-        # Names are texts anyway: with the type asked for, a schema of names without one can't lead to a number.
-        return self.key([*asked, self.typed("string")])
+    def names(self, shape: Shape) -> Key:
+        """Return the key of the names of members that the schema does not know."""
+        string: Schema = self._make(self, "string", {"type": "string"})
+        return self.key([*(part["propertyNames"] for part in shape.parts if "propertyNames" in part), string])
 
-    def name_patterns(self, key: Key) -> list[Pattern]:
-        """Return the patterns that names of further members may be made from."""
-        sources = [source for part in self.shape(key).parts for source in _mapping(part, "patternProperties")]
+    def name_patterns(self, shape: Shape) -> list[Pattern]:
+        """Return the patterns that such names may be made from."""
+        sources = [source for part in shape.parts for source in _get(part, "patternProperties", dict)]
         return [pattern for source in sources if (pattern := self.pattern(source)) is not None]
 
-    def item(self, key: Key, index: int) -> Key:
+    def item(self, shape: Shape, index: int) -> Key:
         """Return the key of an item of an array."""
-        shape = self.shape(key)
-        return self.key([*_item_schemas(shape, index), *self._contained(shape, index)])
+        return self.key(self._item_schemas(shape, index))
 
-    def _contained(self, shape: Shape, index: int) -> Iterator[Schema]:
-        """Yield the schemas of ``contains`` that the item at an index is made to conform to."""
-        start = prefix_length(shape)
+    def _item_schemas(self, shape: Shape, index: int) -> Iterator[Schema]:
+        for part in shape.parts:
+            prefix, rest = _items(part)
+            yield prefix[index] if index < len(prefix) else rest
+            if index >= len(prefix) and "unevaluatedItems" in part and "items" not in part:
+                yield part["unevaluatedItems"]
         for schema, count in shape.contains:
-            # Behind the items that have a schema of their own, if there is room.
-            first = start if start + count <= shape.max_items else 0
+            # The contained items follow those with a schema of their own, if there is room.
+            first = shape.prefix if shape.prefix + count <= shape.items[1] else 0
             if first <= index < first + count:
                 yield schema
 
     # --- sizes -------------------------------------------------------------------------------------------------------
 
     def size(self, key: Key, depth: int) -> float:
-        """Return about how many leaves the smallest value has that is at most so deep, or infinity."""
+        """Estimate the leaves of the smallest value that has at most so many levels, or return infinity."""
         size = self._sizes.get((key, depth))
         if size is None:
             self._spend()
-            # Infinite while it is being computed, so that a schema that leads back to itself at the same depth is not
-            # followed again: the smallest value never needs to go round.
+            # The smallest value never goes round a circle: infinity stops the search where it comes back to this place.
             self._sizes[key, depth] = math.inf
             size = self._sizes[key, depth] = self._find_size(key, depth)
         return size
@@ -458,13 +443,12 @@ class Shapes:
     def _find_size(self, key: Key, depth: int) -> float:
         shape = self.shape(key)
         if shape.impossible is not None:
-            self._note(shape.impossible)
-            return math.inf
-        size = 1 if shape.listed is not None else min(self.size_of(key, kind, depth) for kind in shape.types)
-        # Options only add to what is asked: what is too much before is too much with any of them.
+            return self._no(shape.impossible)
+        size = 1 if shape.listed is not None else min(self.size_of(shape, kind, depth) for kind in shape.types)
+        # Options only add requirements, so they can't help where the shape alone is too large.
         if not shape.groups or size == math.inf:
             return size
-        option = self.smallest(self.options(key), depth)
+        option = self.smallest(self.options(shape), depth)
         return math.inf if option is None else self.size(option, depth)
 
     def smallest(self, options: list[Key], depth: int) -> Key | None:
@@ -474,140 +458,74 @@ class Shapes:
             size = self.size(option, depth)
             if size < best:
                 best, found = size, option
-            # Good enough: there may be many options, and options of options.
+            # There may be many options, each with options of its own, so a good one is enough.
             if best <= 2 or (best < math.inf and self._steps > MAX_STEPS // 10):
                 break
         return found
 
-    def size_of(self, key: Key, kind: str, depth: int) -> float:
-        """Return the same for values of one type, whatever is chosen from groups."""
-        found = self._type_sizes.get((key, kind, depth))
-        if found is None:
-            shape = self.shape(key)
-            if kind == "object":
-                found = self._object_size(key, shape, depth)
-            elif kind == "array":
-                found = self._array_size(key, shape, depth)
-            elif kind == "string":
-                found = self._text_size(shape)
-            elif kind in ("integer", "number"):
-                found = self._number_size(shape, kind)
-            else:
-                found = 1
-            self._type_sizes[key, kind, depth] = found
-        return found
-
-    def _number_size(self, shape: Shape, kind: str) -> float:
-        if shape.low is not None and shape.high is not None:
-            low, high = shape.low[0], shape.high[0]
-            excluded = shape.low[1] or shape.high[1]
-            if low > high or (low == high and excluded):
-                return self._no(f"no number is at least {float(low):g} and at most {float(high):g}")
-            if kind == "integer" and whole_bounds(shape) is None:
-                return self._no(f"no integer is between {float(low):g} and {float(high):g}")
+    def _size_of(self, shape: Shape, kind: str, depth: int) -> float:
+        """Estimate the same for values of one type, before any choice."""
+        match kind:
+            case "object":
+                least = max(shape.members[0], len(shape.required))
+                if not self._fits((least, shape.members[1]), "object", "members", max(MAX_ITEMS, len(shape.required))):
+                    return math.inf
+                size = 1.0 + least - len(shape.required)
+                return self._total(size, least, (self.member(shape, name) for name in shape.required), depth)
+            case "array":
+                count = shape.least_items
+                if not self._fits((count, shape.items[1]), "array", "items", MAX_ITEMS):
+                    return math.inf
+                # All items after the prefix and the contained ones are alike.
+                last = min(count, shape.prefix + sum(least for _, least in shape.contains) + 1)
+                keys = (self.item(shape, index) for index in range(last))
+                rest = itertools.repeat(self.item(shape, max(count - 1, 0)), count - last)
+                return self._total(1.0, count, itertools.chain(keys, rest), depth)
+            case "string":
+                return (
+                    1 + shape.length[0] / 100 if self._fits(shape.length, "text", "characters", MAX_TEXT) else math.inf
+                )
+            case "integer" | "number" if shape.low is not None and shape.high is not None:
+                low, high = shape.low[0], shape.high[0]
+                if low > high or (low == high and (shape.low[1] or shape.high[1])):
+                    return self._no(f"no number is at least {float(low):g} and at most {float(high):g}")
+                if kind == "integer" and shape.whole_bounds[0] > shape.whole_bounds[1]:
+                    return self._no(f"no integer is between {float(low):g} and {float(high):g}")
         return 1
 
-    def _text_size(self, shape: Shape) -> float:
-        text = shape.text
-        if text.low > text.high:
-            return self._no(f"no text has at least {text.low} characters and at most {text.high:g}")
-        if text.low > MAX_TEXT:
-            return self._no(f"it asks for texts of {text.low} characters; at most {MAX_TEXT} are made")
-        return 1 + text.low / 100
+    def _fits(self, counts: tuple[int, float], kind: str, unit: str, limit: int) -> bool:
+        least, greatest = counts
+        if least > greatest:
+            self._note(f"no {kind} has at least {least} {unit} and at most {greatest:g}")
+        elif least > limit:
+            self._note(f"it asks for {least} {unit}; at most {limit} are made")
+        return least <= min(greatest, limit)
 
-    def _array_size(self, key: Key, shape: Shape, depth: int) -> float:
-        count = least_items(shape)
-        if count > shape.max_items:
-            return self._no(f"no array has at least {count} items and at most {shape.max_items:g}")
-        if count > MAX_ITEMS:
-            return self._no(f"it asks for {count} items; at most {MAX_ITEMS} are made")
+    def _total(self, size: float, count: int, keys: Iterable[Key], depth: int) -> float:
         if count and depth <= 0:
             return math.inf
-        size = 1.0
-        # Items behind the prefix and those contained are alike.
-        different = min(count, prefix_length(shape) + sum(least for _, least in shape.contains) + 1)
-        for index in range(different):
-            size += self.size(self.item(key, index), depth - 1)
+        for key in keys:
+            size += self.size(key, depth - 1)
+            if size == math.inf:
+                return size
             if size > MAX_LEAVES:
-                return self._too_large(size)
-        if count > different:
-            size += (count - different) * self.size(self.item(key, count - 1), depth - 1)
-        return size if size <= MAX_LEAVES else self._too_large(size)
-
-    def _object_size(self, key: Key, shape: Shape, depth: int) -> float:
-        if max(len(shape.required), shape.min_members) > shape.max_members:
-            least = max(len(shape.required), shape.min_members)
-            return self._no(f"no object has at least {least} members and at most {shape.max_members:g}")
-        if shape.min_members > MAX_ITEMS:
-            return self._no(f"it asks for {shape.min_members} members; at most {MAX_ITEMS} are made")
-        if (shape.required or shape.min_members) and depth <= 0:
-            return math.inf
-        size = 1.0 + max(0, shape.min_members - len(shape.required))
-        for name in shape.required:
-            size += self.size(self.member(key, name), depth - 1)
-            if size > MAX_LEAVES:
-                return self._too_large(size)
+                return self._no(f"its smallest value has more than {MAX_LEAVES} leaves")
         return size
-
-    def _too_large(self, size: float) -> float:
-        return math.inf if size == math.inf else self._no(f"its smallest value has more than {MAX_LEAVES} leaves")
 
     def _no(self, reason: str) -> float:
         self._note(reason)
         return math.inf
 
-    # Only a few are kept: the first is what the user sees, and a hostile schema has thousands.
     def _note(self, reason: str) -> None:
+        # The user sees only the first reason, and a hostile schema has thousands.
         if len(self._reasons) < 10:
             self._reasons[reason] = None
-
-
-def least_items(shape: Shape) -> int:
-    """Return the least number of items of an array."""
-    return max(shape.min_items, *(count for _, count in shape.contains), 0)
-
-
-def prefix_length(shape: Shape) -> int:
-    """Return the number of items that have a schema of their own."""
-    return max((len(_prefix(part)) for part in shape.parts), default=0)
-
-
-def _prefix(part: dict[str, Any]) -> list[Schema]:
-    prefix: list[Schema] = part["items"] if isinstance(part.get("items"), list) else part.get("prefixItems", [])
-    return prefix
-
-
-def _item_schemas(shape: Shape, index: int) -> Iterator[Schema]:
-    for part in shape.parts:
-        prefix = _prefix(part)
-        rest = part.get("additionalItems", True) if isinstance(part.get("items"), list) else part.get("items", True)
-        yield prefix[index] if index < len(prefix) else rest
-        if index >= len(prefix) and "unevaluatedItems" in part and "items" not in part:
-            yield part["unevaluatedItems"]
-
-
-def whole_bounds(shape: Shape) -> tuple[int, int] | None:
-    """Return bounds for an integer, both included; with some for one that has no bounds. None if no integer fits."""
-    low, high = shape.low, shape.high
-    least = None if low is None else math.floor(low[0]) + 1 if low[1] else math.ceil(low[0])
-    most = None if high is None else math.ceil(high[0]) - 1 if high[1] else math.floor(high[0])
-    # Without a bound, no huge numbers: a valid argument is not meant to keep a tool busy for years.
-    if least is None:
-        least = -FAR if most is None else min(-FAR, most - FAR)
-    if most is None:
-        most = max(FAR, least + FAR)
-    return (least, most) if least <= most else None
-
-
-FAR = 10_000
-"""How far numbers are from zero, or from their only bound. Chosen."""
 
 
 def same(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
-        # In Python `True == 1`, and so would be 1 and true in an `enum`, or as items that must be unique.
-        return one is other
+        return one is other  # in Python, `True == 1`
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -615,104 +533,57 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _has_type(value: Any, types: Sequence[str]) -> bool:
-    match value:
-        case bool():
-            return "boolean" in types
-        case int() | float():
-            return "number" in types or ("integer" in types and value == int(value))
-        case str():
-            return "string" in types
-        case list():
-            return "array" in types
-        case dict():
-            return "object" in types
-    return "null" in types
+def _common(lists: list[list[Any]], types: tuple[str, ...]) -> list[Any] | None:
+    """Return the values of these types that are in each of the lists; None if there are no lists."""
+    if not lists:
+        return None
+    first, *others = lists
+    typed = [value for value in first if any(kind in types for kind in _types_of(value))]
+    return [value for value in typed if all(any(same(value, each) for each in other) for other in others)]
 
 
-def _schemas(schema: dict[str, Any], keyword: str) -> list[Schema]:
+def _types_of(value: Any) -> tuple[str, ...]:
+    if _is_number(value):
+        return ("integer", "number") if value == int(value) else ("number",)
+    names = ((bool, "boolean"), (str, "string"), (list, "array"), (dict, "object"))
+    return tuple(name for kind, name in names if isinstance(value, kind)) or ("null",)
+
+
+def _allows(asked: Any, kind: str) -> bool:
+    """Return whether ``type`` allows a type: "number" includes the integers."""
+    names = asked if isinstance(asked, list) else [asked]
+    return kind in names or (kind == "integer" and "number" in names)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _get(schema: dict[str, Any], keyword: str, kind: type[Any]) -> Any:
+    """Return the value of a keyword, or an empty one if the value is of another type, as it may be in an old draft."""
     value = schema.get(keyword)
-    return value if isinstance(value, list) else []
+    return value if isinstance(value, kind) else kind()
 
 
-def _mapping(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
-    value = schema.get(keyword)
-    return value if isinstance(value, dict) else {}
+def _pairs(mappings: list[dict[str, Any]]) -> Iterable[tuple[str, Any]]:
+    return itertools.chain.from_iterable(each.items() for each in mappings)
 
 
-def _merge_types(shape: Shape, part: dict[str, Any]) -> None:
-    if "type" not in part:
-        return
-    asked = part["type"] if isinstance(part["type"], list) else [part["type"]]
-    # "number" includes the integers, so that together with another subschema's "integer" it leaves integers, not
-    # nothing.
-    allowed = [*asked, "integer"] if "number" in asked else asked
-    shape.types = tuple(kind for kind in shape.types if kind in allowed)
-
-
-def _merge_listed(shape: Shape, part: dict[str, Any]) -> None:
-    for values in ([part["const"]] if "const" in part else None, part.get("enum")):
-        if values is not None:
-            known = shape.listed
-            shape.listed = [each for each in values if known is None or any(same(each, other) for other in known)]
-    if "default" in part:
-        shape.samples.append(part["default"])
-    if isinstance(part.get("examples"), list):
-        shape.samples += part["examples"]
-
-
-def _merge_numbers(shape: Shape, part: dict[str, Any]) -> None:
-    # In draft-04 `exclusiveMinimum` is a word on `minimum`.
-    low = [(part.get("minimum"), part.get("exclusiveMinimum") is True), (part.get("exclusiveMinimum"), True)]
-    high = [(part.get("maximum"), part.get("exclusiveMaximum") is True), (part.get("exclusiveMaximum"), True)]
-    for bound, excluded in low:
-        if isinstance(bound, (int, float)) and not isinstance(bound, bool):
-            asked = Fraction(bound), excluded
-            # As tuples: of two equal bounds the one that excludes is the stricter, and True is greater than False. For
-            # the upper bound that order has to be turned round.
-            shape.low = asked if shape.low is None else max(shape.low, asked)
-    for bound, excluded in high:
-        if isinstance(bound, (int, float)) and not isinstance(bound, bool):
-            asked = Fraction(bound), excluded
-            shape.high = (
-                asked if shape.high is None else min(shape.high, asked, key=lambda each: (each[0], not each[1]))
-            )
-    if "multipleOf" in part:
-        # From the text, since the author wrote 0.01, not the double nearest to it.
-        shape.steps.append(Fraction(str(part["multipleOf"])))
-
-
-def _merge_arrays(shape: Shape, part: dict[str, Any]) -> None:
-    shape.min_items = max(shape.min_items, int(part.get("minItems", 0)))
-    shape.max_items = min(shape.max_items, part.get("maxItems", math.inf))
-    shape.unique = shape.unique or part.get("uniqueItems") is True
-    # With `minContains` 0 the keyword asks for nothing (2020-12 core, section 10.3.1.3).
-    if "contains" in part and (least := int(part.get("minContains", 1))) > 0:
-        shape.contains.append((part["contains"], least))
-
-
-def _merge_objects(shape: Shape, part: dict[str, Any]) -> None:
-    required = part.get("required")
-    # In draft-03 it was a boolean, which some tools still write.
-    if isinstance(required, list):
-        shape.required.update(dict.fromkeys(required))
-    shape.named.update(dict.fromkeys(_mapping(part, "properties")))
-    for keyword in ("dependentRequired", "dependencies"):
-        for name, needed in _mapping(part, keyword).items():
-            if isinstance(needed, list):
-                shape.needs[name] = [*shape.needs.get(name, []), *needed]
-    shape.min_members = max(shape.min_members, int(part.get("minProperties", 0)))
-    shape.max_members = min(shape.max_members, part.get("maxProperties", math.inf))
+def _items(part: dict[str, Any]) -> tuple[list[Schema], Schema]:
+    """Return the schemas of the first items, and the schema of the rest."""
+    if isinstance(part.get("items"), list):
+        return part["items"], part.get("additionalItems", True)
+    return part.get("prefixItems", []), part.get("items", True)
 
 
 def _anchors(schema: Any) -> Iterator[tuple[str, Schema]]:
-    """Yield the anchors anywhere in a schema, and what they are at."""
+    """Yield the anchors of a schema, each with its subschema."""
     pending = [schema]
     while pending:
         current = pending.pop()
         if isinstance(current, dict):
-            # A dynamic anchor is resolved like a plain one: they differ only where an outer resource has the same name,
-            # and the check of the value decides there.
+            # A dynamic anchor differs from a plain one only if an outer resource repeats its name. The final check
+            # decides there.
             for keyword in ("$anchor", "$dynamicAnchor"):
                 if isinstance(current.get(keyword), str):
                     yield current[keyword], current

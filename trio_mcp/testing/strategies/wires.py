@@ -1,4 +1,4 @@
-"""What becomes of messages on the wire: how their bytes are cut into pieces, and what may come between them."""
+"""Strategies of streams: messages in pieces, with blank lines, from several senders, or cut off."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 __all__ = ["chunks", "cut_off", "interleaved", "lines"]
 
-# Nothing counts three times, since a reader that loses a message only if the next one follows at once would often be
-# saved by a blank line.
+# Often there must be no blank line, because one would save a reader that loses a message only if the next one follows
+# at once.
 _BLANKS = (b"", b"", b"", b"\n", b"\r\n", b" \n", b"\t\r\n", b"\n\n\n")
 
 
 def chunks(data: bytes, *, most: int = 50) -> st.SearchStrategy[list[bytes]]:
-    """Return a strategy of ways to cut bytes into pieces, as a network may deliver them.
+    """Return a strategy that cuts bytes into pieces, as a network may deliver them.
 
-    Among them: all at once, byte by byte if there are not too many, and cuts anywhere, also within a character.
+    It draws cuts anywhere, even within a character, and pieces of equal size: all at once, or byte by byte if that
+    makes no more than ``most``.
 
     Args:
         data: The bytes.
-        most: The most pieces.
+        most: The greatest number of pieces.
     """
     if len(data) < 2:
         return st.just([data] if data else [])
     cuts = st.sets(st.integers(1, len(data) - 1), max_size=most - 1).map(sorted)
-    # Pieces of one size: one byte each is the smallest that a reader can get.
     sizes = st.integers(max(1, -(-len(data) // most)), len(data))
     even = sizes.map(lambda size: list(range(size, len(data), size)))
     return (cuts | even).map(lambda at: _cut(data, at))
@@ -37,15 +37,15 @@ def _cut(data: bytes, at: Sequence[int]) -> list[bytes]:
 
 @st.composite
 def lines(draw: st.DrawFn, messages: Sequence[bytes], *, final_newline: bool = True) -> list[bytes]:
-    """Draw pieces of a stream of lines with some messages in this order, one in each line.
+    """Draw pieces of a stream with one message in each line, in the given order.
 
-    The messages come as fast as they can, in pieces that begin and end anywhere. Lines may end in CRLF, and there may
-    be blank ones: a receiver of a line-based transport has to get the same messages.
+    The pieces begin and end anywhere. Lines may end in CRLF, and there may be blank ones: the receiver of a line-based
+    transport must still read the same messages.
 
     Args:
-        draw: What Hypothesis passes.
+        draw: Hypothesis passes it.
         messages: The messages, without line breaks.
-        final_newline: Whether the last line has an end: false for a stream that ends there.
+        final_newline: Whether the last line has an end.
     """
     ends = [draw(st.sampled_from([b"\n", b"\n", b"\r\n"])) for _ in messages]
     blanks = [draw(st.sampled_from(_BLANKS)) for _ in messages]
@@ -57,17 +57,16 @@ def lines(draw: st.DrawFn, messages: Sequence[bytes], *, final_newline: bool = T
 
 @st.composite
 def interleaved(draw: st.DrawFn, streams: Sequence[Sequence[bytes]]) -> list[tuple[int, bytes]]:
-    """Draw an order for the messages, or pieces, of several senders; those of each keep theirs.
+    """Draw an order of the messages, or pieces, of several senders. Each sender's order stays the same.
 
     Args:
-        draw: What Hypothesis passes.
-        streams: What each sender sends.
+        draw: Hypothesis passes it.
+        streams: The messages or pieces of each sender.
 
     Returns:
-        The number of the sender, and what it sends.
+        Pairs of a sender's index and a message or piece.
     """
-    # Only the senders are permuted, each as often as it has something to send: so one's own order is kept without a
-    # filter that would reject nearly all permutations.
+    # Permuting the turns of the senders keeps each sender's order. A filter would reject nearly all permutations.
     turns = draw(st.permutations([sender for sender, stream in enumerate(streams) for _ in stream]))
     waiting = [iter(stream) for stream in streams]
     return [(sender, next(waiting[sender])) for sender in turns]
@@ -75,18 +74,17 @@ def interleaved(draw: st.DrawFn, streams: Sequence[Sequence[bytes]]) -> list[tup
 
 @st.composite
 def cut_off(draw: st.DrawFn, messages: Sequence[bytes]) -> tuple[list[bytes], int]:
-    """Draw pieces of a stream of lines that ends within a message, as a lost connection leaves it.
+    """Draw pieces of a stream of lines that a lost connection ends within a message.
 
     Args:
-        draw: What Hypothesis passes.
+        draw: Hypothesis passes it.
         messages: The messages, at least one.
 
     Returns:
-        The pieces, and how many messages are complete. The last one is not, and its text is not JSON.
+        The pieces, and the number of complete messages. The text after them is not JSON.
     """
     complete = draw(st.integers(0, len(messages) - 1))
     last = messages[complete]
     whole = b"".join(message + b"\n" for message in messages[:complete])
-    # At least one byte less: a whole message without its line end is still complete to many readers, and is not this
-    # fault.
+    # At least one byte of the message is missing: many readers accept one that lacks only its line end.
     return draw(chunks(whole + last[: draw(st.integers(1, len(last) - 1))])), complete
