@@ -8,8 +8,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.tables import by_outcome
 from trio_mcp._addresses import Reach, is_loopback, reach

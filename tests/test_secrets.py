@@ -9,8 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.effort import examples
 from tests.tables import by_outcome, each_of

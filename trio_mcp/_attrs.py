@@ -10,18 +10,19 @@ from __future__ import annotations
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-from attrs import NOTHING as NOTHING
-from attrs import Attribute as Attribute
-from attrs import Factory as Factory
-from attrs import asdict as asdict
-from attrs import evolve as evolve
-from attrs import field as field
-from attrs import fields as fields
-from attrs import validators as validators
+from attrs import (
+    NOTHING as NOTHING,
+    Attribute as Attribute,
+    Factory as Factory,
+    asdict as asdict,
+    evolve as evolve,
+    field as field,
+    fields as fields,
+    validators as validators,
+)
 
 if TYPE_CHECKING:  # type checkers know these functions by where they come from
-    from attrs import define as define
-    from attrs import frozen as frozen
+    from attrs import define as define, frozen as frozen
 else:
     import attrs
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trio_mcp.client.targets import failover_client as failover_client
     from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
-    from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
-    from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
+    from trio_mcp.eras.server_negotiation import (
+        ClientDeclaration as ClientDeclaration,
+        ServerIdentity as ServerIdentity,
+    )
     from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
     from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
     from trio_mcp.http.client.websocket import websocket_client as websocket_client
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from trio_mcp.session.limits import HandlerOptions as HandlerOptions
     from trio_mcp.session.server import ServerSession as ServerSession
     from trio_mcp.session.session import BaseSession as BaseSession
-    from trio_mcp.sockets.client import tcp_client as tcp_client
-    from trio_mcp.sockets.client import unix_client as unix_client
+    from trio_mcp.sockets.client import tcp_client as tcp_client, unix_client as unix_client
     from trio_mcp.sockets.listening import PeerCredentials as PeerCredentials
     from trio_mcp.sockets.stream_link import stream_link as stream_link
     from trio_mcp.stdio.client import stdio_client as stdio_client

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 try:
-    from opentelemetry import context as otel_context
-    from opentelemetry import metrics, trace
+    from opentelemetry import context as otel_context, metrics, trace
     from opentelemetry.baggage.propagation import W3CBaggagePropagator
     from opentelemetry.propagators.composite import CompositePropagator
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

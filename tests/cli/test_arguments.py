@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.cli.arguments import as_json_object, from_words, value_of
 from trio_mcp.cli.exits import Exit

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import trio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel
 from trio.testing import MockClock
 

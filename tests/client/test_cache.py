@@ -8,8 +8,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from trio.testing import MockClock
 

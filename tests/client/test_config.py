@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 import pytest
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp import (
     Client,

@@ -39,8 +39,7 @@ from trio_mcp.auth import OAuth, ResourceOptions, fetching
 from trio_mcp.auth.client import keeping
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
-from trio_mcp.http.client import heads as http_heads
-from trio_mcp.http.client import streamable as http_link
+from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig

@@ -11,8 +11,7 @@ import httpx
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.types.published import validator
 from trio_mcp import Server

@@ -9,8 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.effort import examples
 from tests.kit.tool_schemas import DRAFT_7, HOSTILE, TOOLS, UNICODE, listed, number, optional, text, tool

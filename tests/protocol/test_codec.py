@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.strategies import envelopes
 from tests.tables import by_outcome, each_of

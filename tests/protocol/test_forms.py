@@ -6,8 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.form_strategies import spoiled_answers
 from trio_mcp.schema.forms import Form

@@ -7,8 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.jsonrpc.codec import LineDecoder, decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request

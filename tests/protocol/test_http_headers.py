@@ -6,8 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.tables import each_of
 from trio_mcp.http.headers import Headers, check_standard_headers, decode_value, encode_value, standard_headers

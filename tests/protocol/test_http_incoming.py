@@ -11,8 +11,7 @@ from typing import Any
 
 import h11
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.effort import examples
 from tests.protocol.http_bytes import (

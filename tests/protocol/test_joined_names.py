@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from trio_mcp import joined_names
 from trio_mcp.joined_names import MAX_NAME, JoinedNames

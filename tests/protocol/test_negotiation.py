@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.eras.client_negotiation import (
     ModernClientEra,

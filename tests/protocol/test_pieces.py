@@ -5,8 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import Pieces

@@ -7,8 +7,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.tables import by_outcome, listed
 from trio_mcp.retrying import Backoff, may_repeat, retry_after

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.effort import examples

@@ -7,8 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.tables import by_outcome
 from trio_mcp.http.sse import (

@@ -8,8 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from tests.tables import by_outcome, listed
 from trio_mcp import uri_templates

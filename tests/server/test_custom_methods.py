@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision

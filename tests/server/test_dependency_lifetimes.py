@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.injection import cancel_everywhere
 from tests.server.harness import both_eras, call, client_of, give_up, server_with, text_of

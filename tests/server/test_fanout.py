@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 import trio
 import trio.testing
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
 from tests.effort import examples

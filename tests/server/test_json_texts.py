@@ -8,8 +8,7 @@ import uuid
 from typing import Annotated, Any, Literal, get_origin
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
 
 from tests.effort import examples

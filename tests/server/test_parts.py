@@ -17,8 +17,7 @@ from typing import Annotated, Any, Dict, List, Literal, NotRequired, Optional, U
 
 import pytest
 from annotated_types import Ge, Le, MaxLen
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import AfterValidator, BaseModel, Field, Strict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from typing_extensions import TypeAliasType, TypedDict

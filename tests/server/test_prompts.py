@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, Strict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from tests.server.harness import both_eras, call, client_of, server_with, text_of, tool_of
 from trio_mcp import Client, Context, InputOptions, Server, types

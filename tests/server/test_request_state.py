@@ -6,8 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp import Principal
 from trio_mcp.server.input.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Union
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypeAliasType, TypedDict
 

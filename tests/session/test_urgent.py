@@ -11,8 +11,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import tests.peer

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.statements.compare import differences
-from tests.statements.extract import sections
-from tests.statements.extract import statements as found_in
+from tests.statements.extract import sections, statements as found_in
 from trio_mcp.conformance.rules.catalogue import RULES
 from trio_mcp.conformance.rules.model import Rule
 from trio_mcp.conformance.statements.model import REVISIONS, statements

@@ -9,8 +9,7 @@ from textwrap import dedent
 import pytest
 
 from tests.statements.compare import differences
-from tests.statements.extract import of_page, short_hash
-from tests.statements.extract import statements as found_in
+from tests.statements.extract import of_page, short_hash, statements as found_in
 from trio_mcp.conformance.rules.catalogue import RULES
 from trio_mcp.conformance.statements.model import REVISIONS, Location, Statement, statements
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
 from tests.effort import examples

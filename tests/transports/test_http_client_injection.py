@@ -15,14 +15,12 @@ import attrs
 import httpx
 import pytest
 import trio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.effort import examples
 from tests.http_peer import Asked, HttpPeer, event, peer, progress, result
 from tests.injection import cancel_everywhere
-from tests.transports.http_calls import TEXT as MODERN_TEXT
-from tests.transports.http_calls import discovered, over
+from tests.transports.http_calls import TEXT as MODERN_TEXT, discovered, over
 from tests.transports.http_legacy import CHANGED, QUICK, TEXT, OldServer, Restarting, text
 from trio_mcp import Client, HttpError, SessionClosed, TransportError
 from trio_mcp.http.client.origins import ORIGINS

@@ -6,8 +6,7 @@ from types import UnionType
 from typing import Any, Literal, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mcp_types import methods as their_methods
 
 from tests.types.published import definitions

@@ -6,8 +6,7 @@ from typing import Any
 import mcp_types._v2025_11_25 as their_2025
 import mcp_types._v2026_07_28 as their_2026
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from pydantic import BaseModel, ValidationError
 
 import trio_mcp.types

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 import trio_mcp.types
 from tests.effort import examples
 from tests.strategies import constructs
-from tests.types.published import examples as published_examples
-from tests.types.published import validator
+from tests.types.published import examples as published_examples, validator
 from trio_mcp.testing.strategies import json_values, wire_models
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.versions import REVISIONS

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 
 from trio_mcp.websocket.stream import WatchedStream

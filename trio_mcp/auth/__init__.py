@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from trio_mcp.auth.client.bearer import BearerToken as BearerToken
     from trio_mcp.auth.client.browser import open_browser as open_browser
     from trio_mcp.auth.client.enterprise import IdentityAssertion as IdentityAssertion
-    from trio_mcp.auth.client.machines import ClientCredentials as ClientCredentials
-    from trio_mcp.auth.client.machines import WorkloadIdentity as WorkloadIdentity
+    from trio_mcp.auth.client.machines import (
+        ClientCredentials as ClientCredentials,
+        WorkloadIdentity as WorkloadIdentity,
+    )
     from trio_mcp.auth.client.oauth import OAuth as OAuth
     from trio_mcp.auth.client.options import TokenOptions as TokenOptions
     from trio_mcp.auth.client.stores.files import FileTokens as FileTokens
     from trio_mcp.auth.client.stores.keychain import KeyringTokens as KeyringTokens
-    from trio_mcp.auth.client.stores.memory import MemoryTokens as MemoryTokens
-    from trio_mcp.auth.client.stores.memory import TokenStore as TokenStore
+    from trio_mcp.auth.client.stores.memory import MemoryTokens as MemoryTokens, TokenStore as TokenStore
     from trio_mcp.auth.client.terminal import paste_redirect as paste_redirect
     from trio_mcp.auth.rules.jose import PrivateKeyJwt as PrivateKeyJwt
     from trio_mcp.auth.rules.registration import RegisteredClient as RegisteredClient
     from trio_mcp.auth.rules.urls import UrlPolicy as UrlPolicy
-    from trio_mcp.auth.server.claims import Claims as Claims
-    from trio_mcp.auth.server.claims import InvalidToken as InvalidToken
+    from trio_mcp.auth.server.claims import Claims as Claims, InvalidToken as InvalidToken
     from trio_mcp.auth.server.introspection import IntrospectionVerifier as IntrospectionVerifier
     from trio_mcp.auth.server.jwt import JwtVerifier as JwtVerifier
     from trio_mcp.auth.server.options import ResourceOptions as ResourceOptions

@@ -3,15 +3,19 @@
 Public for those who write a transport: the messages that a `trio_mcp.low_level.Link` carries, and their bytes.
 """
 
-from trio_mcp.jsonrpc.codec import LineDecoder as LineDecoder
-from trio_mcp.jsonrpc.codec import decode as decode
-from trio_mcp.jsonrpc.codec import encode as encode
-from trio_mcp.jsonrpc.codec import encode_or_replace as encode_or_replace
-from trio_mcp.jsonrpc.messages import Batch as Batch
-from trio_mcp.jsonrpc.messages import ErrorData as ErrorData
-from trio_mcp.jsonrpc.messages import ErrorResponse as ErrorResponse
-from trio_mcp.jsonrpc.messages import Malformed as Malformed
-from trio_mcp.jsonrpc.messages import Notification as Notification
-from trio_mcp.jsonrpc.messages import Request as Request
-from trio_mcp.jsonrpc.messages import Response as Response
-from trio_mcp.jsonrpc.messages import TransportFailure as TransportFailure
+from trio_mcp.jsonrpc.codec import (
+    LineDecoder as LineDecoder,
+    decode as decode,
+    encode as encode,
+    encode_or_replace as encode_or_replace,
+)
+from trio_mcp.jsonrpc.messages import (
+    Batch as Batch,
+    ErrorData as ErrorData,
+    ErrorResponse as ErrorResponse,
+    Malformed as Malformed,
+    Notification as Notification,
+    Request as Request,
+    Response as Response,
+    TransportFailure as TransportFailure,
+)

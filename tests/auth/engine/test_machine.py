@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 import attrs
 import trio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
 from tests.auth.engine.world import SERVER, World, now

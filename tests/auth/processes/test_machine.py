@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 import attrs
 import pytest
 import trio
-from hypothesis import Phase, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, example, given, settings, strategies as st
 
 from tests.effort import examples
 from trio_mcp import Server

@@ -7,8 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.auth.rules.playing import World
 from trio_mcp.auth.rules.authorization import (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.auth.rules.scopes import MAX_STEP_UPS, StepUps, join_scopes, read_scopes, select_scopes
 

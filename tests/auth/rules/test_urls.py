@@ -7,8 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp._addresses import Reach, reach
 from trio_mcp.auth.rules.urls import UrlPolicy, covers, is_loopback, origin, same_issuer

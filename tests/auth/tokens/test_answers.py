@@ -6,8 +6,7 @@ import json
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.auth.tokens.flows import AT, GRANTED, NOW, answer, drive, error
 from trio_mcp.auth.rules.dpop import Prover

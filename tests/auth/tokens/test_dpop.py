@@ -11,8 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from joserfc import jwk, jws, jwt
 
 from trio_mcp.auth.rules.challenges import Wanted

@@ -10,8 +10,7 @@ from urllib.parse import unquote_plus
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from joserfc import jwk, jwt
 
 from tests.auth.tokens.flows import AT, GRANTED, ISSUER, NOW, answer, drive, error, form

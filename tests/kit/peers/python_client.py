@@ -14,8 +14,7 @@ import anyio
 warnings.simplefilter("ignore")  # the SDKs warn of what 2026-07-28 deprecates
 KIND, MODE, URL = sys.argv[1:]
 if KIND == "v1":
-    from mcp import ClientSession
-    from mcp import types as mcp_types
+    from mcp import ClientSession, types as mcp_types
     from mcp.client.streamable_http import streamable_http_client
 else:
     import mcp_types

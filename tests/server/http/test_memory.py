@@ -17,8 +17,7 @@ import trio
 import trio.testing
 from pydantic_core import to_json
 
-from tests.http_peer import LATEST, request
-from tests.http_peer import http_request as http
+from tests.http_peer import LATEST, http_request as http, request
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made, served
 from tests.server.http.http2_client import over_http2

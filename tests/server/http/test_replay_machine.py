@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic_core import from_json, to_json
 from trio.testing import MockClock
 

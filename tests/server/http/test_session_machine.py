@@ -8,8 +8,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic_core import from_json, to_json
 
 from tests.effort import examples

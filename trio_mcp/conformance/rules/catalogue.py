@@ -21,10 +21,18 @@ from trio_mcp.conformance.rules import (
     tools,
     utilities,
 )
-from trio_mcp.conformance.rules.clients import declared, fetches, opening, replies, requests, results, rounds
-from trio_mcp.conformance.rules.clients import http as client_http
-from trio_mcp.conformance.rules.clients import messages as client_messages
-from trio_mcp.conformance.rules.clients import tasks as client_tasks
+from trio_mcp.conformance.rules.clients import (
+    declared,
+    fetches,
+    http as client_http,
+    messages as client_messages,
+    opening,
+    replies,
+    requests,
+    results,
+    rounds,
+    tasks as client_tasks,
+)
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, Who
 from trio_mcp.types.versions import REVISIONS

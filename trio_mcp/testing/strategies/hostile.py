@@ -26,8 +26,8 @@ from trio_mcp.types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Era,
     era_of,
+    meta as meta_keys,
 )
-from trio_mcp.types import meta as meta_keys
 
 __all__ = [
     "HEADER_FAULTS",

@@ -50,9 +50,9 @@ from trio_mcp.types import (
     SubscriptionsListenResult,
     at_least,
     era_of,
+    meta as meta_keys,
     method_spec,
 )
-from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
 
 __all__ = [

@@ -24,8 +24,7 @@ import trio
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from hypercorn.events import Closed, Event, Updated
-from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
-from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.events import Body, EndBody, Event as StreamEvent, Request, Response, StreamClosed
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
