@@ -147,7 +147,7 @@ class Client(EnteredOnce):
 
     @property
     def transport(self) -> TransportStatus:
-        """What carries the session: which of several ways to the server, and how the others are; see
+        """The link that carries the session: which of several ways to the server it is, and how the others are; see
         `FailoverParameters`."""
         return self._connection.transport
 

@@ -111,7 +111,7 @@ class ClientConnection:
             yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
-        """Hold the whole connection in a task of its own, so that any task can close it at any time."""
+        """Hold the whole connection in one task, so that any other task can close it at any time."""
         session: ClientSession | None = None
         # For everything of this client that has a time limit: the task, and those that it starts, have it.
         STOPWATCH.set(self.stopwatch)
@@ -135,7 +135,7 @@ class ClientConnection:
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
                         if self._ways is not None:
-                            session.max_faults = inf  # each way has a bound of its own, and costs only itself
+                            session.max_faults = inf  # each way has its own bound, and costs only itself
                         # Before the session reads anything: a legacy server may ask as soon as it is initialized.
                         self.inputs.attach(session)
                         async with session:
@@ -206,7 +206,7 @@ class ClientConnection:
 
     @property
     def transport(self) -> TransportStatus:
-        """What carries the session: `Client.transport`."""
+        """The link that carries the session: `Client.transport`."""
         if self._ways is not None:
             return self._ways()
         session = self._session

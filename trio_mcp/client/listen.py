@@ -112,7 +112,7 @@ class Listening:
                     nursery.cancel_scope.cancel(reason)  # which goes out as the reason of the cancellation
 
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
-        """Hold the subscription, in a task of its own; what it raises is raised by the loop over the events."""
+        """Hold the subscription, in a separate task; the loop over the events raises its exceptions."""
         try:
             if legacy is None:
                 await self._hear_modern(feed)

@@ -75,10 +75,10 @@ class ToolResult(CallToolResult, Generic[DataT]):
 
     @property
     def data(self) -> DataT:
-        """What the tool returned, as an instance of the ``result_type``.
+        """The tool's return value, as an instance of the ``result_type``.
 
         Without one: the structured content, unwrapped; None if the result has none. A tool whose value is not an object
-        has it wrapped as ``{"result": value}``; an object with that one key is taken for such a wrapper.
+        has it wrapped as ``{"result": value}``; an object with that one key counts as such a wrapper.
 
         Raises:
             ToolError: If the tool failed, with its text; only with a ``result_type``.

@@ -94,7 +94,7 @@ class ModernClientEra:
 
 @attrs.frozen
 class ServerDeclaration:
-    """What a server has declared about itself, as plain JSON data.
+    """The declaration of a server about itself, as plain JSON data.
 
     Attributes:
         revision: The revision that the session speaks.

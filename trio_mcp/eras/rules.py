@@ -1,4 +1,4 @@
-"""What differs between revisions, as named facts: code that serves a request asks for the fact, not for the revision.
+"""The differences between revisions, as named facts: code that serves a request asks for the fact, not the revision.
 
 The fields of each revision are not listed here: the models of `trio_mcp.types` declare them.
 """

@@ -92,7 +92,7 @@ ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
 # Not frozen: logging/setLevel changes the log level of a legacy session.
 @attrs.define
 class ClientDeclaration:
-    """What the client has declared about itself: in the handshake (legacy era) or in this request (modern era).
+    """The client's declaration about itself: in the handshake (legacy era) or in this request (modern era).
 
     Attributes:
         era: The era by whose rules the result is sent.
@@ -114,7 +114,7 @@ class ClientDeclaration:
 
 @attrs.frozen
 class ServerIdentity:
-    """What a server declares about itself, as plain JSON data.
+    """The declaration of a server about itself, as plain JSON data.
 
     Attributes:
         info: The server's `Implementation`.

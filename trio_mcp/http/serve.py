@@ -63,7 +63,7 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
         if (auth := options.settings["auth"]) is not None:
             check_resource(auth.resource, host, port, options)
     else:
-        # Only now: a server without a Config does without hypercorn.
+        # hypercorn is imported here: a server without a Config does without it.
         from trio_mcp.http.runner.hypercorn.settings import settings_from  # noqa: ASYNC127 - as above
 
         runner_settings = settings_from(config)

@@ -362,8 +362,8 @@ class CostModel:
             self._start = self.state({self._root: 1})
         known = len(self._states)
         work = 0
-        # For each entry: places with their states, the levels above them, and the subschemas nested around them. An
-        # entry is an iterator over the members of one container, so a wide value takes no memory here.
+        # An entry has places with their states, the number of levels above them, and that of the subschemas nested around
+        # them. Its places are an iterator over the members of one container, so a wide value takes no memory here.
         pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
         while pending:
             places, depth, hops = pending.pop()

@@ -384,6 +384,6 @@ class SingleRequest:
         """Answer a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
         self.audience.end()
         if self.has_listeners:
-            # Like a session's: this runs while the server is being cancelled, and the client may not be reading.
+            # This is like a session's: it runs while the server is being cancelled, and the client may not be reading.
             with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()

@@ -35,7 +35,7 @@ MOMENT = 0.5
 
 @attrs.frozen
 class PeerTerms:
-    """What is known and demanded of a peer, besides the framing.
+    """The facts about a peer and the demands on it, besides the framing.
 
     Attributes:
         peer: Who it is, for error messages.

@@ -1,4 +1,4 @@
-"""What a server prints to standard error about the probe for its era: it is held back, and dropped if all is well.
+"""The lines that a server prints about the probe for its era: they are held back, and dropped if all is well.
 
 A server of the legacy era may print a hundred lines about that request, which it does not know, as if something had
 failed.
@@ -25,7 +25,7 @@ MAX_HELD = 64 * 1024
 
 
 class HeldOutput:
-    """What one server prints, from the first lines about the probe until its era is known.
+    """The output of one server, from the first lines about the probe until its era is known.
 
     Args:
         catch_up: Reads what the server has printed already, and hands it to `add`.
@@ -47,7 +47,7 @@ class HeldOutput:
         self._end: int | None = None
 
     def wants(self, lines: list[bytes]) -> bool:
-        """Return whether lines that were read together are to be held."""
+        """Return whether to hold lines that were read together."""
         # Nothing before the first lines about the probe: what a server says as it starts is wanted at once.
         return not self.over.is_set() and (self.begun or any(PROBE in line for line in lines))
 

@@ -140,8 +140,8 @@ class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 
 def _kind(schema: Any) -> str:
     """Return the tag of the field's class for the union below."""
-    # The classes are told apart by hand: pydantic discriminates by the value of one key, and these differ in which keys
-    # they have.
+    # pydantic discriminates by the value of one key, but these classes differ in which keys they have, so this is done
+    # by hand.
     if isinstance(schema, WireModel):
         return type(schema).__name__
     if not isinstance(schema, dict):

@@ -30,7 +30,7 @@ _NOBODY: Final[frozenset[Sender]] = frozenset()
 
 
 class MethodSpec(NamedTuple):
-    """What the protocol says about a method in one revision.
+    """The protocol's facts about a method in one revision.
 
     Attributes:
         method: The method's name on the wire.
@@ -137,7 +137,7 @@ def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
 
 
 def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
-    """Make the row of a notification without parameters of its own."""
+    """Make the row of a notification that adds no parameters."""
     return _notice(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
@@ -336,7 +336,7 @@ _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
 
 
 class MethodFacts(NamedTuple):
-    """What is true of a method in every revision that has it.
+    """The facts about a method that hold in every revision that has it.
 
     Attributes:
         lane: ``"priority"`` if the method is answered at once, because a busy server must neither fail a liveness check

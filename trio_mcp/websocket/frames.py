@@ -93,7 +93,7 @@ class Frames:
 
     @property
     def refusal(self) -> bytes:
-        """What the peer has sent in place of the end of the handshake."""
+        """The bytes that the peer has sent in place of the end of the handshake."""
         return bytes(self._head or b"")
 
     def admit(self, data: bytes | bytearray) -> int:

@@ -1,4 +1,4 @@
-"""What a link needs of a WebSocket, and the one that trio-websocket speaks."""
+"""A WebSocket as a link needs it, and the one that trio-websocket speaks."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Accept = Callable[[bytes], Awaitable[None]]
 
 
 class WatchedStream:
-    """What trio-websocket reads and writes as a `trio.abc.Stream`; only `hang_up` closes the one below.
+    """The `trio.abc.Stream` that trio-websocket reads and writes; only `hang_up` closes the one below.
 
     Args:
         stream: The stream below.
@@ -87,7 +87,7 @@ class WatchedStream:
 
     @property
     def refusal(self) -> bytes:
-        """What the peer has sent in place of the end of the handshake."""
+        """The bytes that the peer has sent in place of the end of the handshake."""
         return self._frames.refusal
 
     def unfinished(self) -> float:

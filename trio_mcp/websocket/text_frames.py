@@ -1,4 +1,4 @@
-"""Messages of one text frame, as nearly all are, without the parser: framed, and told from all that it must judge."""
+"""Messages of one text frame, as nearly all are: framed, and recognized among frames, without the parser."""
 
 from __future__ import annotations
 

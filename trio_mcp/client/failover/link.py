@@ -47,7 +47,7 @@ class FailoverLink:
 
     @property
     def status(self) -> TransportStatus:
-        """What carries the session."""
+        """The link that carries the session, and its way."""
         traffic = self._router.traffic
         ways = tuple(way.status for way in self._ways)
         return TransportStatus(ways, self._router.ways.switches, traffic.repeated, traffic.unknown)

@@ -1,4 +1,4 @@
-"""What the application says about a list of ways to a server, and what it is told about them."""
+"""The parameters of a list of ways to a server, and the reports about them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TransportStatus:
 
 
 def _some_targets(given: Sequence[Any]) -> tuple[Any, ...]:
-    # Not any `Sequence`: a URL that was passed without its list is one as well, of single letters.
+    # `Sequence` would be too wide: a URL that was passed without its list is one as well, of single letters.
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"the ways to a server must be a list of targets, got {type(given).__name__}")
     if not given:

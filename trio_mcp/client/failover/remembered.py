@@ -1,4 +1,4 @@
-"""What has passed between a session and its server, as far as it is needed to repeat calls and to restore a session."""
+"""The past of a session, as far as it is needed to repeat calls and to restore the session on another way."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Names:
 
 
 class Remembered:
-    """What a session has agreed on with its server, and what it has asked it to keep.
+    """The agreements of a session with its server, and the things that it has asked the server to keep.
 
     Attributes:
         server: What the server has declared; None before the session is open.
@@ -177,7 +177,7 @@ class Remembered:
             spoken = "no modern revision" if there is None else repr(there.revision)
             raise NegotiationError(f"it speaks {spoken}, and the session {self.server.revision!r}")
         ours, theirs = self.server.info or {}, there.info or {}
-        # Only the name decides: replicas may be upgraded one after another, so other versions are to be expected.
+        # The name alone decides: replicas may be upgraded one after another, so other versions are normal.
         if ours.get("name") != theirs.get("name"):
             raise TransportError(
                 f"it leads to another server: {_shown(theirs)} instead of {_shown(ours)};"

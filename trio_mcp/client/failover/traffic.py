@@ -345,8 +345,8 @@ class Traffic:
         """Record that a response or notification has left."""
         message = item.message
         if isinstance(message, Notification) and message.method == CANCELLED:
-            # Not earlier: if the link fails before this has left, the request goes to `waiting`, and the next round of
-            # `Router.send` removes it from there.
+            # This comes last: if the link fails before this has left, the request goes to `waiting`, and the next round
+            # of `Router.send` removes it from there.
             carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]
         elif isinstance(message, (Response, ErrorResponse, Batch)):
             answered = _response_ids(message)

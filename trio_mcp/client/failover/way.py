@@ -432,7 +432,7 @@ class _Use:
             due = carrier.suspected or (silent and self._watch.time() >= check_at)
             if due:
                 await self._check(carrier)
-            # After the check: a link in doubt has to give a sign of life before anything is tried on it again.
+            # This follows the check: a link in doubt has to give a sign of life before anything is tried on it again.
             if due or carrier.flushing:
                 until = self._watch.time() + self._traffic.pause
                 while ways.carrier is carrier and self._watch.time() < until:

@@ -242,7 +242,7 @@ class Ways:
         for _, failure in carrier.in_doubt.values():
             assert isinstance(failure.message, TransportFailure)
             carrier.blamed = failure.message.error
-        # Before they fail: if the link is left because of them, they are repeated on the next.
+        # This comes before they fail: if the link is left because of them, they are repeated on the next.
         self._count_failure(carrier)
         if carrier.in_doubt:
             self.traffic.fail_doubtful(carrier)
@@ -295,7 +295,7 @@ class Ways:
         carrier.received += 1
         carrier.garbage = 0
         if isinstance(message, Notification):
-            # What a spare link announces, the link that carries announces as well.
+            # The link that carries announces everything that a spare link announces.
             if carrier in (self.carrier, self.draining) or carrier.lost is not None:
                 return self.traffic.take_notification(carrier, item, message)
             return None

@@ -165,7 +165,7 @@ class Catalog:
         return pair
 
     async def find(self, name: str, what: str, timeout: Limit = USE_SESSION) -> tuple[str, str]:
-        """Split a name as `split` does, but list anew if it is a shortened name not known yet.
+        """Split a name as `split` does, but list again if it is a shortened name not known yet.
 
         Args:
             name: The name in the group.
@@ -222,7 +222,7 @@ class Catalog:
             # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well: no hint
             # if the name is listed.
             if what == "prompt" and exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
-                # In place: the caller gets the server's own error, with its code and its data.
+                # The text is changed in place: the caller gets the server's own error, with its code and its data.
                 exc.message += did_you_mean(name, known)
             raise
 
@@ -276,8 +276,8 @@ class Catalog:
                 for kind in BY_URI:
                     await self._list_of(kind, member, client, timeout)
             except Exception:
-                # Marked as listed, so that the next look-up does not ask again; `server_of` lists anew if it finds
-                # nothing.
+                # It is marked as listed, so that the next look-up does not ask again; `server_of` lists again if it
+                # finds nothing.
                 for kind in BY_URI:
                     member.lists.setdefault(kind, {})
                 raise

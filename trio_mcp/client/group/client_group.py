@@ -73,7 +73,7 @@ class ClientGroup(EnteredOnce):
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
         # Shared by both parts: a server that is removed takes its shortened names with it.
         names = JoinedNames()
-        # Apart from the rest: a process, which takes none, may be in the same group.
+        # This is apart from the rest: a process, which takes none, may be in the same group.
         self._auth = self._client_options.pop("auth", None)
         check_auth(self._auth)
         self._members = Members(

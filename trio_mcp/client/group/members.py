@@ -212,7 +212,7 @@ class Member:
             seconds = max(0.0, status.retry_at - trio.current_time())
             error = TransportError(f"is not connected; the next attempt is in {seconds:.1f} s" + _because(status.cause))
         error.server = self.name
-        # The cause of the last failure is kept by the member, so every call raises an error of its own with it.
+        # The member keeps the cause of the last failure, so every call raises a new error with it.
         error.__cause__ = status.cause
         return error
 
@@ -401,7 +401,8 @@ class Members:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
         deadline = trio.current_time() + most
         with trio.move_on_at(deadline):
-            # Checked anew at each change: as soon as the next attempt lies behind the deadline, waiting is pointless.
+            # This is checked at each change: as soon as the next attempt lies behind the deadline, waiting is
+            # pointless.
             while not _is_hopeless(member.status, deadline):
                 if (client := member.client) is not None:
                     return client

@@ -1,4 +1,4 @@
-"""What a client over HTTP or WebSocket needs from its ``auth=``; `trio_mcp.auth` implements it."""
+"""The ``auth=`` of a client, as HTTP and WebSocket see it; `trio_mcp.auth` implements it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Signer(Protocol):
 
 @runtime_checkable
 class Auth(Protocol):
-    """What can be passed as ``auth=``. One object may serve any number of clients at the same time.
+    """The ``auth=`` of a client. One object may serve any number of clients at the same time.
 
     It may have an attribute ``extensions``: those of the protocol that a client with it declares, each with its
     settings.

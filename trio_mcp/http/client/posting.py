@@ -235,7 +235,7 @@ class Remote:
         try:
             await self._tell(message)
         except Disconnected as exc:
-            # What was never sent may be sent again in any case.
+            # A request that was never sent may be sent again in any case.
             if exc.sent and isinstance(message, Notification) and not facts_of(message.method).repeatable:
                 raise
             await self._tell(message)
@@ -293,7 +293,7 @@ class Remote:
                     params = {"_meta": meta, "cursor": cursor}
             except TrioMcpError as exc:
                 logger.debug("the tools can't be listed: %s", exc)
-                # The caller then gets the error of its own call, and not one about a list that it never asked for.
+                # The caller then gets the error of its call, and not one about a list that it never asked for.
                 return False
         return True
 
@@ -359,7 +359,7 @@ class PostedRequest:
         if self.modern is not None:
             remote.modern = self.modern
         mends = remote.mends
-        # At most twice: `mends` is emptied before the second round.
+        # This loops at most twice: `mends` is emptied before the second round.
         while True:
             # The modern era has no sessions: each request says itself what it needs.
             session = None if self.modern is not None else await remote.sessions.before(self.request)
@@ -404,7 +404,7 @@ class PostedRequest:
             raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
         if remote.ending:
             await remote.free()
-        # Before the next await: a cancellation from here on has to reckon with a request that arrived.
+        # This comes before the next await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False
         # Closing the stream of a modern request cancels it, whether or not it was written.
@@ -429,7 +429,7 @@ class PostedRequest:
         self.written = True
 
     def _held(self, held: bool) -> None:
-        # What waits for its authorization was refused, or never sent, and so has not reached the server.
+        # A request that waits for its authorization was refused, or never sent, and so has not reached the server.
         self.sent, self.written = not held, False
 
     async def _read_json(self, response: HttpResponse) -> None:

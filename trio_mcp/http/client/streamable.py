@@ -110,7 +110,7 @@ class HttpLink:
     """
 
     def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
-        # What an exchange has read reaches its caller without a turn of the session's task.
+        # The messages that an exchange has read reach their caller without a turn of the session's task.
         inbound, read = open_direct_channel(BUFFER)
         write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
@@ -133,7 +133,8 @@ class HttpLink:
                 nursery.start_soon(self._dispatch)
                 yield
         finally:
-            # Only now: until the tasks have ended, they may still deliver something, to a session that no longer reads.
+            # This comes last: until the tasks have ended, they may still deliver something, to a session that no longer
+            # reads.
             for channel in self._channels:
                 channel.close()
 
@@ -160,7 +161,7 @@ class HttpLink:
             async for item in self._outbound:
                 message = item.message
                 if isinstance(message, Request):
-                    # Not by waiting: the dispatcher must stay free to take cancellations, which make room.
+                    # It does not wait: the dispatcher must stay free to take cancellations, which make room.
                     if len(self._exchanges) < MAX_EXCHANGES:
                         places = self._urgent_places if item.urgent else self._places
                         # Entered before its task starts, so that a cancellation right behind it finds it.

@@ -80,7 +80,7 @@ async def websocket_client(
                 break
             except HttpError as exc:
                 refusal = exc
-            # After the block: a cancellation inside it would replace the error.
+            # This stands after the block: a cancellation inside it would replace the error.
             if not await attempt.again(refusal.status, Headers(refusal.headers.items())):
                 raise refusal
         yield link

@@ -68,7 +68,8 @@ class HttpWire:
         self._signer = signer
         # No compression: a body may unpack to a thousand times its size, before any limit on its length applies.
         own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
-        # By lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later ones replace earlier.
+        # They are compared in lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later ones
+        # replace earlier.
         self._own = {name.lower(): (name, value) for name, value in own}
         self.url = parameters.url
         self.shown = _shown(self.url)

@@ -650,7 +650,7 @@ def _initialize_opens(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _session_is_given(exchange: CheckedRequest) -> Refusal | None:
-    # A client of the modern era that forgot its header and `_meta` ends up here, too: hence the hint.
+    # A client of the modern era that forgot its header and `_meta` ends up here, too, so it gets a hint.
     if not exchange.settings.has_sessions or exchange.session is not None:
         return None
     modern = exchange.settings.identity.modern

@@ -1,4 +1,4 @@
-"""What every runner demands of the head of a request, besides what its parser does."""
+"""The demands of every runner on the head of a request, besides those of its parser."""
 
 from __future__ import annotations
 

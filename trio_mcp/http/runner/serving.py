@@ -19,7 +19,7 @@ __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
 
 class Runner(Protocol):
-    """What speaks HTTP on the connections of one server.
+    """A runner: it speaks HTTP on the connections of one server.
 
     Attributes:
         protocols: What it speaks over TLS, by its names in ALPN.

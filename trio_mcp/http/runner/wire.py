@@ -154,7 +154,8 @@ class DeadlineStream:
             if not whole:
                 await trio.aclose_forcefully(self.stream)
 
-        # Not `finally`: in a cancelled scope the forceful close would raise Cancelled in place of what is being raised.
+        # `finally` would not do: in a cancelled scope the forceful close would raise Cancelled in place of what is
+        # being raised.
         async with closing(end):
             # BusyResourceError: the stream is being closed, which does not take the lock.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):

@@ -272,7 +272,7 @@ class AsgiSocket:
         if text is None:
             await self._give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         data = (text or "").encode()
-        # Late, as the ASGI server has all of it in memory by now: only a limit of its own can prevent that.
+        # This is late, as the ASGI server has all of it in memory by now: only its own limit can prevent that.
         if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
         return data

@@ -193,7 +193,7 @@ class Rounds:
         questions = {key: _question(request, revision) for key, request in keyed.items()}
         missing = {}
         for key, question in questions.items():
-            # By a key of the handler's own only: a client can't know the numbers of questions in advance.
+            # A key must be the handler's own: a client can't know the numbers of questions in advance.
             if keyed[key].key is not None and key in self._offered:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:

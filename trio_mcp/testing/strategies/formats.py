@@ -23,8 +23,8 @@ def _joined(choices: Choices, separator: str, words: tuple[str, ...], low: int, 
 
 
 def _date(choices: Choices) -> str:
-    # From 1972 to 2054: some programs can't count seconds from before 1970, and signed 32 bits overflow in 2038. The
-    # simplest day is easy to read in a report.
+    # The days are from 1972 to 2054: some programs can't count seconds from before 1970, and signed 32 bits overflow in
+    # 2038. The simplest day is easy to read in a report.
     return (datetime.date(2000, 1, 1) + datetime.timedelta(choices.integer(-10_000, 20_000))).isoformat()
 
 

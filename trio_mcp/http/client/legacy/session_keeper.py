@@ -284,7 +284,7 @@ class LegacySessions:
             # In HTTP+SSE a session lasts as long as the stream, and so no longer than the link.
             if exc.trouble != "session_lost" or not self.remote.answers_here:
                 raise
-            # Not left to the next call: without one, the server's own messages would never be heard.
+            # This does not wait for the next call: without one, the server's own messages would never be heard.
             await self._renew(session)
 
     async def end(self) -> None:
@@ -362,7 +362,7 @@ class LegacySessions:
         if session is None or session is not lost:
             return  # it has been replaced already
         if renewal is None:
-            # In a task of the link: the call that finds the loss first may be cancelled.
+            # This runs in a task of the link: the call that finds the loss first may be cancelled.
             renewal = self._renewal = _Renewal()
             self.remote.nursery.start_soon(self._open_another, session, renewal)
         await renewal.done.wait()

@@ -214,7 +214,7 @@ def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., A
 
 def _package(client: object) -> str:
     """Return the package that a client belongs to: ``httpx`` or ``httpx2``."""
-    # By name, without importing either: one of them may not be installed. Subclasses count.
+    # The module's name decides, as one of them may not be installed. Subclasses count.
     for kind in type(client).__mro__:
         package = kind.__module__.partition(".")[0]
         if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):

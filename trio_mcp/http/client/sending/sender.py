@@ -1,4 +1,4 @@
-"""What all senders of HTTP requests have in common: their interface, the response, and how they fail."""
+"""The common parts of all senders of HTTP requests: their interface, the response, and how they fail."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ class AsgiExchange(Extras):
     async def run(self, app: Any, scope: dict[str, Any]) -> None:
         """Let the application serve the request. What it raises ends only the exchange."""
         head = self._head
-        # A fragment does not belong in a target (RFC 9112, section 3.2). One that is sent all the same is taken for
-        # a part of the query.
+        # A fragment does not belong in a target (RFC 9112, section 3.2). One that is sent counts as a part of the
+        # query.
         path, _, query = head.target.partition(b"?")
         scope = {
             **scope,
@@ -275,7 +275,7 @@ class AsgiExchange(Extras):
         """Return whether the request was read to its end, dropping what is there once the application has ended."""
         incoming = self._connection.incoming
         try:
-            # Only with the last piece of the response: until then the application may still want the body.
+            # This waits for the last piece of the response: until then the application may still want the body.
             while not more and not incoming.complete and incoming.body():
                 pass
         except FramingError:
@@ -290,7 +290,7 @@ class AsgiExchange(Extras):
         if self._framing == "length":
             self._owed -= len(body)
             if self._owed < 0 or (self._owed and not more):
-                # What follows on this connection would be taken for the rest of this response.
+                # Later bytes on this connection would look like the rest of this response.
                 self.lasting = False
                 raise RuntimeError("the response is not as long as its Content-Length says")
         return [] if self._framing == "none" else [body]
@@ -336,7 +336,7 @@ class AcceptedConnection:
             # The peer has as much time for the TLS handshake as for the head of a request.
             if not await self.wire.shake_hands(min(settings.handshake_timeout, self.shared.head_timeout)):
                 return
-            # What is the same in the scopes of all requests is found out once.
+            # The parts that the scopes of all requests share are found out once.
             socket = self.wire.socket
             self._scope = {
                 "type": "http",
@@ -430,7 +430,7 @@ class AcceptedConnection:
             return False
         self.requests += 1
         exchange = self._exchange = AsgiExchange(self, head, fields)
-        # It may have left with its request still unread; what it asked for is handed on all the same.
+        # It may have left with its request still unread; the request is handed on even so.
         if self._left:
             exchange.happened()
         try:

@@ -1,4 +1,4 @@
-"""What arrives on a connection: the heads of requests, and their bodies. It does no I/O.
+"""Incoming data of a connection: the heads of requests, and their bodies. It does no I/O.
 
 Two servers in a row that disagree about where a request ends can be made to see different requests (request smuggling).
 So everything that could be read in two ways is refused here, whatever the parser thinks of it: RFC 9112, sections 2.2,

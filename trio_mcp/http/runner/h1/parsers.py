@@ -53,7 +53,7 @@ def httptools_parser() -> ParseFields:
     Raises:
         RuntimeError: If httptools is not installed.
     """
-    # Not at the top: it is an extra, and the other runners do without it.
+    # It is imported here: it is an extra, and the other runners do without it.
     try:
         import httptools
     except ImportError:

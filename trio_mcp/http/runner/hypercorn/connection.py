@@ -145,7 +145,7 @@ class HttpConnection:
         # The reader only waits for the client to leave. Its stream must not have two.
         self.wire.stop_waiting("the application takes the connection over")
         await self._left.wait()
-        # What came with the head is the beginning of the other protocol; h11 has kept it unread.
+        # The bytes after the head are the beginning of the other protocol; h11 has kept them unread.
         return self.wire.stream, head + self.protocol.connection.trailing_data[0]
 
     def shut_if_idle(self) -> None:

@@ -98,7 +98,7 @@ class Http1(H11Protocol):
                 else:
                     break
             except h11.RemoteProtocolError as error:
-                # Only if no response has begun: it could not be told from the rest of one.
+                # This needs a response that has not begun: it would look like the rest of one.
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     await self._send_error_response(self._status_of(error))
                 await self.send(Closed())

@@ -59,7 +59,7 @@ class Events(Extras):
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Hand an event over."""
-        # What was handed over before stays, and is read first.
+        # Earlier items stay, and are read first.
         if event["type"] == "http.disconnect":
             # Nothing may wait here: this may run in the application's own task, as it sends the end of its response,
             # with the request partly unread.
@@ -109,7 +109,7 @@ class Tasks:
         events = Events(config.max_app_queue_size, self._take_over)
         if scope["type"] == "http":
             scope["extensions"][EXTRAS] = events  # type: ignore[assignment]
-        # Not here: hypercorn goes on to read the body, which the application waits for.
+        # The application is not awaited here: hypercorn goes on to read the body, which the application waits for.
         self.spawn(_run, app, scope, events, send)
         return events.put
 
