@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
-"""What a server speaks: the modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
+"""The protocol that a server speaks: the modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
 
 # Chosen: more than one process talks to.
 MAX_ORIGINS: Final = 1000

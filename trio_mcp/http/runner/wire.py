@@ -85,7 +85,7 @@ class DeadlineStream:
     def expire_at(self, deadline: float) -> None:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
         self._deadline = deadline
-        # A wait under way ends no later than the new deadline says; one that is to last longer begins anew anyway.
+        # A wait under way ends no later than the new deadline says; one that should last longer begins again anyway.
         # Looked at first: Trio takes much longer to set a deadline, and most requests need no other one.
         if deadline < self._waiting.deadline:
             self._waiting.deadline = deadline

@@ -32,7 +32,7 @@ _PLAIN = re.compile(
 )
 _PORTS: Final = {"http": 80, "https": 443}
 _FIELDS = re.compile(rb"(?:" + FIELD + rb"\r\n)*")
-# What the body is and where it ends is for the sender to say.
+# The sender says what the body is and where it ends.
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 

@@ -35,7 +35,7 @@ def parse_with_h11(head: bytes) -> Fields:
 
 
 class _Fields:
-    """What httptools calls for each field that it has parsed."""
+    """The target of httptools, which calls it for each field that it has parsed."""
 
     __slots__ = ("found",)
 

@@ -9,7 +9,7 @@ connection:
 * What the application leaves unread of a body is dropped instead of blocking the connection forever, and for a moment
   after the response, too.
 * A client that has already sent its next request, and then leaves, is noticed.
-* The idle timeout is a deadline, not a task started anew for each request; the head and the body of a response are sent
+* The idle timeout is a deadline, not a new task for each request; the head and the body of a response are sent
   together; and data that is already there is handled without waiting a turn of the event loop.
 * An exception ends only its connection, with a line in the log.
 """
