@@ -41,7 +41,7 @@ __all__ = [
 MAX_ERROR_BODY: Final = 64 * 1024
 """Bytes read of the body of an error. Chosen: a JSON-RPC error with its data fits; an HTML page need not."""
 MAX_TOOLS: Final = 10_000
-"""Tools whose headers are remembered. Chosen; beyond that the oldest are forgotten, and learned again from a refusal."""
+"""Tools whose headers are remembered. Chosen; the oldest beyond that are forgotten, and a refusal teaches them."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
