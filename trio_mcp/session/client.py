@@ -143,7 +143,7 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
-        # From here on, as nothing else is meant: a client of the modern era answers no requests.
+        # The revision holds from here on: a client of the modern era answers no requests.
         self._peer.revision = revision
         try:
             supported, server = await self._probe(revision, timeout)
@@ -295,7 +295,7 @@ class ClientSession(BaseSession):
             try:
                 self.on_notice(notification)
             except RemoteProtocolError as exc:
-                # Not raised: a notification out of order is reported, and costs nothing else.
+                # A notification out of order is reported, and costs nothing else.
                 self._notices.put(exc)
 
     def _check_outgoing(self, method: str) -> None:

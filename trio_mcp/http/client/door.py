@@ -67,7 +67,7 @@ class NoSessions:
 
 def _module(name: str) -> Any:
     """Import a module of the folder; return None if there is no such folder."""
-    # By name, so that nothing outside the folder imports it, which `lint-imports` checks.
+    # A name keeps imports of the folder out of the code, which `lint-imports` checks.
     if importlib.util.find_spec(_LEGACY) is None:
         return None
     return importlib.import_module(f"{_LEGACY}.{name}")

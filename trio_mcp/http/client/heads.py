@@ -41,7 +41,7 @@ __all__ = [
 MAX_ERROR_BODY: Final = 64 * 1024
 """Bytes read of the body of an error. Chosen: a JSON-RPC error with its data fits; an HTML page need not."""
 MAX_TOOLS: Final = 10_000
-"""Tools whose headers are remembered. Chosen; the oldest beyond that are forgotten, and a refusal teaches them."""
+"""Tools whose headers are remembered. Chosen; beyond that the oldest are forgotten, and refusals teach them again."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
@@ -73,7 +73,7 @@ class RequestHeaders:
         Raises:
             ValueError: If a value in the request can't be sent in a header.
         """
-        # Without the tool's own headers where its list has not been seen; the server then refuses, and it is listed.
+        # A tool's own headers are missing until its list has been seen; the server then refuses, and it is listed.
         headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
@@ -189,7 +189,7 @@ def read_failure(
     decoded = decode(body) if body else None
     # Its id does not matter, since it came in response to this very request; some servers send a fixed text as the id.
     refusal = decoded if isinstance(decoded, ErrorResponse) else None
-    # With any status: not only 429 and 503 carry it (RFC 9110, section 10.2.3).
+    # Any status may carry it, not only 429 and 503 (RFC 9110, section 10.2.3).
     wait = retry_after(headers.get("Retry-After"), now)
     trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
@@ -226,7 +226,7 @@ def _trouble(
         return "session_lost"  # L, Session Management, 4
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    # Only a refusal by the client's fault (4xx) can mean that the server does not know the modern era.
+    # A server that does not know the modern era puts the blame on the client (4xx).
     if modern and 400 <= status < 500:
         assert isinstance(message, Request)
         if not _is_modern(status, refusal, message):

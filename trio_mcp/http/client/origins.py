@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
-"""The protocol that a server speaks: the modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
+"""The modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
 
 # Chosen: more than one process talks to.
 MAX_ORIGINS: Final = 1000
@@ -28,7 +28,7 @@ def origin_of(url: str) -> str:
     Raises:
         ValueError: If the URL is malformed.
     """
-    # With the default port written out, so that both spellings of an origin are equal. `hostname` is in lower case.
+    # The default port is written out, so that both spellings of an origin are equal. `hostname` is in lower case.
     parts = urlsplit(url)
     port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
     return f"{parts.scheme}://{parts.hostname}:{port}"

@@ -463,7 +463,7 @@ class PostedRequest:
                         del event  # a long one would stay in memory until the next one
             except Disconnected as exc:
                 broken = exc
-            # Only an event with an id makes a stream resumable (L, Resumability and Redelivery).
+            # A stream is resumable only if an event had an id (L, Resumability and Redelivery).
             if self.answer is None and session is not None and decoder.last_event_id:
                 try:
                     await session.resume(decoder, take)
@@ -508,7 +508,7 @@ class PostedRequest:
     async def _settle(self, answer: Answer) -> None:
         if self.answer is not None:
             return  # a second response to the same request; the first one counts
-        # Before the session gets it, so that whatever it sends next already has the right headers.
+        # The lesson comes before the delivery, so that whatever the session sends next already has the right headers.
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:

@@ -26,7 +26,7 @@ def proxy_of(url: str) -> str | None:
 
     proxies = getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")
-    # With the port, as `NO_PROXY` may name one.
+    # The port is passed on, as `NO_PROXY` may name one.
     if not found or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     # The variable may be `proxy.example:3128`.
@@ -40,7 +40,7 @@ def _is_here(host: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     with contextlib.suppress(OSError, ValueError):
-        # Also as only resolvers read it: 127.1, 2130706433.
+        # Resolvers read more spellings of an address: 127.1, 2130706433.
         host = socket.inet_ntoa(socket.inet_aton(host))
     # The unspecified addresses lead to this machine as well.
     return is_loopback(host) or host in ("0.0.0.0", "::")

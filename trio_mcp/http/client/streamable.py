@@ -188,7 +188,7 @@ class HttpLink:
                 try:
                     # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
                     if not lasting:
-                        # As `acquire` does, but without a turn of the event loop if there is a place.
+                        # This is `acquire` without a turn of the event loop if there is a place.
                         await trio.lowlevel.checkpoint_if_cancelled()
                         try:
                             places.acquire_nowait()
@@ -200,7 +200,7 @@ class HttpLink:
                         if not lasting:
                             places.release()
                 except Exception as exc:
-                    # After its response, or after the call was given up, no call is left to fail.
+                    # Once the response is there, or the call was given up, no call is left to fail.
                     if exchange.answer is None and not exchange.given_up:
                         await self.remote.deliver(TransportFailure(_as_ours(exc), request.id))
         finally:

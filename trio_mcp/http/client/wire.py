@@ -33,7 +33,7 @@ REFUSAL_TIMEOUT: Final = 5.0
 
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     "GET": frozenset({301, 302, 303, 307, 308}),
-    # Only the statuses that keep the method and the body (RFC 9110, section 15.4).
+    # These statuses alone keep the method and the body (RFC 9110, section 15.4).
     "POST": frozenset({307, 308}),
 }
 # The statuses that ask for (another) authorization; RFC 9110, section 15.5.
@@ -133,7 +133,7 @@ class HttpWire:
             except BaseException:
                 async with closing(response.aclose):
                     raise
-            # Without an exception the close may raise its own. The response of a redirection is closed here, too.
+            # If there is no exception, the close may raise its own. The response of a redirection is closed here, too.
             await response.aclose()
             if elsewhere is None:
                 return
@@ -182,7 +182,7 @@ def _redirection(url: str, response: HttpResponse) -> str | None:
 async def http_wire(
     url: str, headers: Mapping[str, str] | None, http_client: Any, auth: Auth | None = None
 ) -> AsyncIterator[HttpWire]:
-    """Open a wire on the given client, which is not closed, or on a sender of its own.
+    """Open a wire on the given client, which is not closed, or on a new sender.
 
     Raises:
         TypeError: If an argument is of the wrong type.

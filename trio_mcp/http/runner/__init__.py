@@ -1,1 +1,1 @@
-"""The HTTP servers that run the application: hypercorn, hardened, or a lean one of our own."""
+"""The HTTP servers that run the application: hypercorn, hardened, or our own, which is lean."""

@@ -54,7 +54,7 @@ def httptools_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -
     return LeanRunner(app, settings, limits, httptools_parser())
 
 
-# By the names that the setting ``runner`` has. A runner that is not there fails only when it is made.
+# The keys are the values of the setting ``runner``. A runner that is not installed fails only when it is made.
 MAKERS: dict[str, Callable[[Any, ServerSettings, ServerLimits], Runner]] = {
     "hypercorn": hypercorn_runner,
     "h11": LeanRunner,
@@ -93,7 +93,7 @@ async def serve_asgi(
     When cancelled, it ends at once, and exchanges under way are cancelled.
     """
     limits = limits or ServerLimits()
-    # Before anything is bound: a runner that is not there is one clear error.
+    # The runner comes first: one that is not installed is a clear error, before anything is bound.
     http = MAKERS[runner](app, settings, limits)
     connections = Connections(http.connect, limits.connections)
     async with closing(connections.interrupt):
@@ -114,7 +114,7 @@ async def serve_asgi(
                     with trio.CancelScope(deadline=deadline):
                         await idle()
                     accepting.cancel_scope.cancel("the server is ending")
-                # From here on a connection ends with its current request; those that wait for one end now.
+                # A connection now ends with its current request; those that wait for one end at once.
                 await http.end()
                 # After `end`, or a connection that becomes idle in between would neither be closed here nor know that
                 # it must end.

@@ -40,7 +40,7 @@ def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
         for _, sock in sockets:
             sock.close()
         for path in paths:
-            # Only a socket is removed: the path may hold something else by now.
+            # The path may hold something else by now, which stays.
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.stat(path).st_mode):
                     os.unlink(path)

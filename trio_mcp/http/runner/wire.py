@@ -85,7 +85,7 @@ class DeadlineStream:
     def expire_at(self, deadline: float) -> None:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
         self._deadline = deadline
-        # A wait under way ends no later than the new deadline says; one that should last longer begins again anyway.
+        # A wait under way ends no later than the new deadline says; one that is to last longer starts over anyway.
         # Looked at first: Trio takes much longer to set a deadline, and most requests need no other one.
         if deadline < self._waiting.deadline:
             self._waiting.deadline = deadline
@@ -170,7 +170,7 @@ class DeadlineStream:
             if scope.cancelled_caught:
                 return False  # a part of it may have left, so nothing can follow
             data = data[PIECE:]
-            # Then what the system takes at once: a turn of the event loop for each piece costs more than sending it.
+            # The system may take more at once: a turn of the event loop for each piece costs more than sending it.
             if self._direct:
                 data = data[write_now(self.stream.socket, data) :]
         return True
@@ -248,7 +248,7 @@ class Connections:
     async def interrupt(self) -> None:
         """Raise the KeyboardInterrupt of a connection, at the very end.
 
-        `trio.serve_listeners` closes a connection's stream with an await of its own, which in a cancelled scope would
+        `trio.serve_listeners` closes a connection's stream with an await, which in a cancelled scope would
         replace it by Cancelled.
         """
         for exc in self._interruptions:

@@ -210,7 +210,7 @@ class LegacySession:
             return False
 
         stream = EventStream(self, EventDecoder(remote.max_message_size), take, answered=answered)
-        # Never fails the link: a session works without this stream, only the server's own messages are missing.
+        # The link never fails because of it: without this stream, only the server's own messages are missing.
         with self.scope:
             try:
                 await stream.follow(at_once=True)
@@ -331,7 +331,7 @@ class LegacySessions:
         except TrioMcpError as exc:
             if refused:
                 raise
-            # Not raised: it could read as if the server had refused the request, which it has begun.
+            # The error is not raised: it could read as if the server had refused the request, which it has begun.
             logger.debug("no other session can be opened: %s", exc)
             return False
         # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).

@@ -109,7 +109,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
     # Told to the caller or to the session below, and not to the nursery, which would cancel everything else.
     except TransportError as exc:
         lost = exc
-    # Before the endpoint, the failure is that of the opening; after it, the link is lost.
+    # A failure before the endpoint is that of the opening; after it, the link is lost.
     if not endpoint:
         raise lost
     await remote.deliver(TransportFailure(lost))

@@ -48,11 +48,11 @@ EARLIER: Final = 1.5
 """Seconds before the server closes a connection at which it is no longer used. Chosen: the time for a request to get
 there."""
 
-# Of the methods used here (RFC 9110, section 9.2.2).
+# The idempotent ones of the methods that are used here (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
 # How an exchange fails if the connection is closed under it.
 _CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError"})
-# As in `Keep-Alive: timeout=5, max=100`.
+# The field reads like `Keep-Alive: timeout=5, max=100`.
 _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
 
 
@@ -74,7 +74,7 @@ def _kind_of(exc: _Failed | FramingError) -> str:
 
 
 class Http1Sender:
-    """A sender on connections of its own, all to one origin.
+    """A sender that opens its connections itself, all to one origin.
 
     It keeps cookies, because a load balancer may use one to find the server that holds the session.
 

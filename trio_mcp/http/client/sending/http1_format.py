@@ -32,7 +32,7 @@ _PLAIN = re.compile(
 )
 _PORTS: Final = {"http": 80, "https": 443}
 _FIELDS = re.compile(rb"(?:" + FIELD + rb"\r\n)*")
-# The sender says what the body is and where it ends.
+# The sender alone says where the body ends.
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 

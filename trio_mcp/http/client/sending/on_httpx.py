@@ -60,7 +60,7 @@ class HttpxSender:
         self._client = client
         given = client.timeout
         # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
-        # Of the same class as the client's own, which differs between the two packages.
+        # It has the class of the client's own timeout, which differs between the two packages.
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(

@@ -144,12 +144,12 @@ class AsgiExchange(Extras):
     async def receive(self) -> MutableMapping[str, Any]:
         """Return the next event, as ASGI asks."""
         connection = self._connection
-        # Even if the client has left: what it sent before that may still be on its way.
+        # This goes on even if the client has left: bytes that it sent before may still be on their way.
         while not (self._given or self.finished or self.taken):
             event = self.receive_nowait()
             if event is not None:
                 return event
-            # Only here, where the body is wanted: a client whose request is refused by its head need not send the body
+            # The body is wanted only here: a client whose request is refused by its head need not send the body
             # (RFC 9110, section 10.1.1).
             if self._waits:
                 self._waits = False
@@ -193,7 +193,7 @@ class AsgiExchange(Extras):
             raise RuntimeError("the connection can't be taken over any more: the request was read, or answered")
         self.taken = True
         connection = self._connection
-        # Before the application has the socket: once it closes that, the number may belong to another connection.
+        # The application gets the socket after this: once it closes that, the number may belong to another connection.
         connection.forget()
         await trio.lowlevel.checkpoint()
         return connection.wire.stream, connection.incoming.rest()
@@ -231,7 +231,7 @@ class AsgiExchange(Extras):
         """Decide on the framing, and return the head.
 
         Raises:
-            ValueError: If it is not the head of a final response, or a field could be taken for more than one.
+            ValueError: If it is not the head of a final response, or a field could be read as more than one.
         """
         head, shared = self._head, self._connection.shared
         fields = [*shared.response_fields()]
@@ -357,7 +357,7 @@ class AcceptedConnection:
                     task.context = context.copy()
             finally:
                 self.forget()
-            # Not forcibly, as leaving the block does: TLS says goodbye.
+            # Leaving the block closes forcibly; this way, TLS says goodbye.
             await self.wire.close()
 
     def forget(self) -> None:
@@ -398,7 +398,7 @@ class AcceptedConnection:
         waited = False
         try:
             while (found := self.incoming.head()) is None:
-                # From its first byte on, a request gets the time of a head: one that trickles in must not last as long
+                # A request has the time of a head from its first byte on: one that trickles in must not last as long
                 # as an idle connection may. A server that ends has set a deadline in the past, which must stay.
                 if waited and not begun and not self.shared.ending:
                     begun = True
@@ -472,10 +472,10 @@ def head_of(status: int, fields: Fields) -> bytes:
     """Return the head of a response, checked.
 
     Raises:
-        ValueError: If it is not the head of a final response, or a field could be taken for more than one.
+        ValueError: If it is not the head of a final response, or a field could be read as more than one.
     """
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    # As many lines as fields: a field that ends one and begins another looks like two.
+    # There must be as many lines as fields: a field that ends one and begins another looks like two.
     if not 200 <= status <= 999 or _FIELDS.fullmatch(lines) is None or lines.count(b"\n") != len(fields):
         raise ValueError(f"a response must not have the status {status} with the fields {fields!r:.1000}")
     return (_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status) + lines + b"\r\n"

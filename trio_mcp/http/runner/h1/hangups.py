@@ -38,7 +38,7 @@ class Hangups:
     def __init__(self, interval: float) -> None:
         if sys.platform != "linux":
             raise RuntimeError(f"this runner needs Linux's epoll, and this is {sys.platform}: use runner='hypercorn'")
-        # Of its own, besides that of Trio, which has a socket only while a task waits for it.
+        # Trio's epoll object has a socket only while a task waits for it, so this is another one.
         self._epoll = select.epoll()
         self._interval = interval
         self._watched: dict[int, Watched] = {}

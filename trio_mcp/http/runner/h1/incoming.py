@@ -114,7 +114,7 @@ class RequestHeads:
         return head, [*head.fields, *varying], length
 
     def _read(self, raw: bytes) -> RequestHead:
-        # Before the parser, as parsers differ in what they let pass.
+        # This check precedes the parser, as parsers differ in what they let pass.
         # One search for the whole head: one for each line would cost more than the parsers.
         match = _HEAD.fullmatch(raw)
         if match is None:
@@ -236,7 +236,7 @@ class RequestReader:
             data = self._chunks.take(buffer)
             self.complete = self._chunks.complete
             return data
-        # Nearly always all of it, which is copied once and not twice.
+        # Nearly always this is all of it, which is copied once and not twice.
         data = bytes(buffer if len(buffer) <= self._left else buffer[: self._left])
         del buffer[: len(data)]
         self._left -= len(data)

@@ -35,7 +35,7 @@ def parse_with_h11(head: bytes) -> Fields:
 
 
 class _Fields:
-    """The target of httptools, which calls it for each field that it has parsed."""
+    """The callbacks of httptools, which collect the fields that it has parsed."""
 
     __slots__ = ("found",)
 

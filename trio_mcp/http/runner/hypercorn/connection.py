@@ -9,7 +9,7 @@ connection:
 * What the application leaves unread of a body is dropped instead of blocking the connection forever, and for a moment
   after the response, too.
 * A client that has already sent its next request, and then leaves, is noticed.
-* The idle timeout is a deadline, not a new task for each request; the head and the body of a response are sent
+* The idle timeout is a deadline, not a task for each request; the head and the body of a response are sent
   together; and data that is already there is handled without waiting a turn of the event loop.
 * An exception ends only its connection, with a line in the log.
 """
@@ -100,7 +100,7 @@ class HttpConnection:
             await self.protocol_send(Updated(idle=True))
             # The first head counts from the beginning of the connection.
             self._expect(self._limits.head_timeout)
-            # Of HTTP/2 only the preface has to come within the time of a head: what follows may be an idle connection.
+            # An HTTP/2 client must send the preface within the time of a head; then the connection may be idle.
             self._silent = isinstance(self.protocol, Http2)
             data: bytes | None = b"..."  # anything that enters the loop
             with contextlib.suppress(ClientLeft):
@@ -131,7 +131,7 @@ class HttpConnection:
             address(socket.getsockname),
             self.protocol_send,
         )
-        # Never HTTP/2 without TLS, whatever the first bytes look like: see the docstring of this module.
+        # HTTP/2 is spoken over TLS alone, whatever the first bytes look like: see the docstring of this module.
         if wire.tls and wire.stream.selected_alpn_protocol() == "h2":
             return Http2(*given, write_timeout=self._limits.write_timeout)
         return Http1(*given, receive=wire.receive, patience=self._limits.write_timeout)

@@ -158,7 +158,7 @@ class Http1(H11Protocol):
         try:
             parts: list[bytes] = connection.send_with_data_passthrough(event)
         except h11.LocalProtocolError:
-            # After the peer's error h11 sends nothing any more: the response has nowhere to go.
+            # h11 sends nothing after an error of the peer, so the response has nowhere to go.
             if connection.their_state != h11.ERROR:
                 raise
             return

@@ -132,7 +132,7 @@ class Http2(H2Protocol):
                 # `super` has closed the stream, but would keep its buffer, and not notice that all are idle now.
                 await self._forget(event.stream_id)
                 await self.send(Updated(idle=self.idle))
-        # For what was done here, such as acknowledgements: hypercorn flushes only after the events that it was given.
+        # Flush our own acknowledgements: hypercorn flushes only after its own events.
         await self._flush()
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:

@@ -120,7 +120,7 @@ async def _run(app: Any, scope: Any, events: Events, send: Callable[[Any], Await
     except Exception as exc:
         logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
     finally:
-        # Before the end is sent below: the reader may be waiting in `put` for room, and would not read on.
+        # The drop comes before the end is sent: the reader may be waiting in `put` for room, and would not read on.
         events.drop()
     # Tells hypercorn that the application has ended: it sends a 500 if there was no response.
     if not events.taken:
