@@ -416,7 +416,7 @@ def without_options(words: Iterable[str]) -> Iterator[str]:
 
 _SENT = late_pattern(r"[^\s;,]+")
 _SHORTEST: Final = 8
-"""Characters from which a secret can be told from the words of a message; chosen."""
+"""Characters from which a secret stands out among the words of a message; chosen."""
 
 
 def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:

@@ -19,7 +19,7 @@ from trio_mcp.jsonrpc.messages import SessionMessage
 __all__ = ["BURST", "Closeable", "DirectReceiveChannel", "DirectSendChannel", "Take", "open_direct_channel"]
 
 Take: TypeAlias = Callable[[SessionMessage], object]
-"""What is called with each message: a plain function, which does not wait."""
+"""The function that is called with each message: a plain one, which does not wait."""
 
 BURST = 64
 """Messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small

@@ -231,7 +231,7 @@ HttpTrouble: TypeAlias = Literal[
     "too_large",
     "unauthorized",
 ]
-"""What a failed HTTP exchange means, and so what to do next: see `HttpError`."""
+"""The meaning of a failed HTTP exchange, which decides what to do next: see `HttpError`."""
 
 
 class HttpError(TransportError):

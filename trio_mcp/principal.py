@@ -13,7 +13,7 @@ from trio_mcp._patterns import late_pattern
 __all__ = ["SCOPE", "Principal", "as_principal"]
 
 SCOPE: Final = late_pattern(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""What can be a scope (RFC 6749, section 3.3)."""
+"""The syntax of a scope (RFC 6749, section 3.3)."""
 
 
 def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

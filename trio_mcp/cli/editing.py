@@ -125,7 +125,7 @@ def _dumped(text: str, value: object, indentation: str, unit: str) -> str:
     return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", _newline(text) + indentation)
 
 
-# --- YAML, without a parser: only what can be told from single lines --------------------------------------------------
+# --- YAML, without a parser: single lines have to say enough ----------------------------------------------------------
 
 
 def yaml_snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:

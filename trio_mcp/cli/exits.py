@@ -41,7 +41,7 @@ LOGIN = 5
 INTERRUPTED = 130
 TERMINATED = 143
 CLOSED_PIPE = 141
-"""What a shell reports for a program ended by SIGPIPE."""
+"""The status that a shell reports for a program ended by SIGPIPE."""
 
 # The first match counts.
 _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (

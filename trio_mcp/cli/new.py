@@ -97,7 +97,7 @@ server = Server("$name", version="0.1.0", instructions="Counts the words of text
 
 @dataclass
 class Counts:
-    """What `count` returns: clients get it with a schema."""
+    """The result of `count`: clients get it with a schema."""
 
     words: int
     characters: int

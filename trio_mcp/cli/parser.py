@@ -573,7 +573,7 @@ COMMANDS = {
 
 
 WHAT = {"call": "tool", "prompt": "prompt"}
-"""What a command gives arguments to; also the name of its own argument."""
+"""The program that a command gives arguments to; also the name of the command's own argument."""
 
 MEANT = {
     "version": "`trio-mcp --version`",
@@ -585,7 +585,7 @@ MEANT = {
     "proxy": "`trio-mcp bridge`",
     "inspector": "`trio-mcp dev`",
 }
-"""What to write for commands of other programs."""
+"""The command to write in place of one of other programs."""
 
 
 def _command_parser(name: str, *, rest: bool = False) -> _Parser:

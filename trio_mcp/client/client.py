@@ -338,7 +338,7 @@ class Client(EnteredOnce):
                 is if the type takes a string, else as JSON.
             meta: Further entries for the request's ``_meta``; a key has the form ``com.example/name``.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``retry`` and ``urgent``:
-                see `CallLimits`. Each round of input starts ``timeout`` anew; time spent in callbacks between the
+                see `CallLimits`. Each round of input starts ``timeout`` again; time spent in callbacks between the
                 rounds does not count (modern era).
 
         Returns:

@@ -51,7 +51,7 @@ UNSUBSCRIBE_TIMEOUT = 10.0
 """Seconds. Only a new subscription to the same resource waits for it."""
 
 SHORTEST = 1.0
-"""Seconds that a subscription must have lasted to be opened anew. Chosen: a server that ends each at once means it."""
+"""Seconds that a subscription must have lasted to be opened again. Chosen: a server that ends each at once means it."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 

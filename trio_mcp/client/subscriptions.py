@@ -94,7 +94,7 @@ KINDS: Final[dict[type[ChangeEvent], str]] = {
     ResourcesListChanged: "resources",
     ResourceUpdated: "resources",
 }
-"""What a `ChangeHook` is told has changed."""
+"""The kind of change that a `ChangeHook` hears of."""
 
 NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
 """The notifications that `Subscriptions.note` handles."""
@@ -132,7 +132,7 @@ class Feed:
         honored: The part of it that the server has agreed to.
         acknowledged: Whether the server has agreed.
         outgoing: Its request, in the modern era: notifications carry that request's id.
-        resumed: Whether it had ended and is opened anew, so that everything may have changed.
+        resumed: Whether it had ended and is opened again, so that everything may have changed.
     """
 
     def __init__(self, asked: SubscriptionFilter) -> None:

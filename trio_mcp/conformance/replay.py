@@ -38,7 +38,7 @@ PAUSE: Final = 0.25
 
 _LASTING: Final = frozenset({"subscriptions/listen"})
 _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")
-"""What a server makes up and a client gives back, so that it differs each time."""
+"""Members that a server makes up and a client gives back, so that they differ each time."""
 
 
 @attrs.frozen
@@ -112,7 +112,7 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
 
     Each message is sent once the responses have come that stood before it in the transcript. What the server makes up
     (cursors, states, ids of its own requests, sessions) is given back as it is this time. Over HTTP the headers are
-    made anew.
+    made again.
 
     Args:
         open_wire: Opens a connection to the target.

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Headers: TypeAlias = Mapping[str, str | None]
-"""What differs from the headers of a valid request: a value replaces or adds a header, None removes it.
+"""The differences from the headers of a valid request: a value replaces or adds a header, None removes it.
 
 What only a run knows is filled in: ``{session}`` is the session's id, ``{event}`` the last event id of its streams, and
 ``{other session}`` and ``{other event}`` are those of another connection to the same server."""

@@ -18,7 +18,7 @@ __all__ = ["EventDecoder", "ServerSentEvent", "encode_comment", "encode_event", 
 
 _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
-"""What a line may hold besides its value."""
+"""The bytes that a line may have in addition to its value."""
 _RETRY_DIGITS = 9
 """Digits of a ``retry`` field, in milliseconds, beyond which the time is capped: 10**9 ms are more than eleven days.
 

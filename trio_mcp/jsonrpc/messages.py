@@ -142,7 +142,7 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse | Batch
 """The messages that a session sends."""
 
 Incoming: TypeAlias = Message | Malformed | TransportFailure
-"""What a transport may deliver."""
+"""Everything that a transport may deliver."""
 
 
 # A key of `SessionMessage.metadata`.

@@ -484,8 +484,8 @@ class Peer:
         # server opens no session in the modern era, so a modern revision here means that this side is the client.
         if self.revision in MODERN_REVISIONS:
             return False
-        # What has no id may be a line of a log. A server whose log is on its standard output would write the next line
-        # about our error, and so on. A server owes an error in any case (JSON-RPC 2.0, section 5).
+        # A message without an id may be a line of a log. A server whose log is on its standard output would write the
+        # next line about our error, and so on. A server owes an error in any case (JSON-RPC 2.0, section 5).
         return request_id is not None or not self._is_client
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None, hold: Hold | None) -> tuple[Event, ...]:

@@ -362,7 +362,7 @@ class CostModel:
             self._start = self.state({self._root: 1})
         known = len(self._states)
         work = 0
-        # An entry has places with their states, the number of levels above them, and that of the subschemas nested around
+        # An entry has places with their states, the number of levels above them, and that of the subschemas around
         # them. Its places are an iterator over the members of one container, so a wide value takes no memory here.
         pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
         while pending:

@@ -61,14 +61,14 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
 __all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
-"""What `Server.run` takes."""
+"""The arguments of `Server.run`."""
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
 """Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
 
 REFUSALS: Final = (OSError, TypeError, ValueError, RuntimeError, TrioMcpError)
-"""What is raised here because of what a caller gave, or of the machine."""
+"""Errors that the arguments of a caller, or the machine, cause here."""
 
 
 class BaseServer:

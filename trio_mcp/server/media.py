@@ -144,7 +144,7 @@ class File(_Media):
     Args:
         path: A file to read, of 32 MiB at most.
         data: The bytes, instead of a path.
-        format: The kind: ``"pdf"``, or a media type such as ``"application/pdf"``. By default it is told from the name,
+        format: The kind: ``"pdf"``, or a media type such as ``"application/pdf"``. By default the name decides,
             the first bytes, or that the bytes are UTF-8.
         name: The name that the client sees; by default that of the file, without its directory.
 

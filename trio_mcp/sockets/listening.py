@@ -44,7 +44,7 @@ REMEDIES = {
     errno.EADDRNOTAVAIL: "this machine has no such address",
     errno.EACCES: "ports below 1024 need special rights; choose another one",
 }
-"""What to do about an address of the network that can't be bound."""
+"""The advice about an address of the network that can't be bound."""
 
 
 class PeerCredentials(NamedTuple):

@@ -266,7 +266,7 @@ class StderrCopier:
         self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False
-        # What is held back until the client knows the server's era.
+        # These lines are held back until the client knows the server's era.
         self._held = HeldOutput(self._catch_up)
         probing = PROBING.get()
         if sink == "discard" or probing is None or not probing.hold(self._held):

@@ -117,4 +117,4 @@ class Probing:
 
 # A variable, since links are opened by functions of the application, which get no arguments.
 PROBING: Final[ContextVar[Probing | None]] = ContextVar("PROBING", default=None)
-"""What the client whose task this is does to find out the era of its server; None if it knows."""
+"""The search of this task's client for the era of its server; None once it is known."""

@@ -16,7 +16,7 @@ from trio_mcp.types.common import INPUT_REQUIRED
 __all__ = ["CallRecorder", "RecordedCall", "record_calls"]
 
 _ROUND = frozenset({"inputResponses", "requestState"})
-"""What a further round of a request has in addition."""
+"""The parameters that a further round of a request adds."""
 
 
 @attrs.define

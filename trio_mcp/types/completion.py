@@ -54,7 +54,7 @@ class CompletionContext(WireModel, since="2025-06-18"):
 class CompleteRequestParams(RequestParams):
     """The parameters of a completion request: the argument to complete, and whose it is."""
 
-    # What the argument belongs to.
+    # The prompt or template that the argument belongs to.
     ref: Annotated[PromptReference | ResourceTemplateReference, Field(discriminator="type")]
     argument: CompletionArgument
     context: CompletionContext | None = since("2025-06-18")

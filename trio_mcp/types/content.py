@@ -97,7 +97,7 @@ class ToolResultContent(WireModel, since="2025-11-25"):
     meta: dict[str, Any] | None = None
 
 
-# What may stand in a sampling message: no resources, but tool calls and their results.
+# The content of a sampling message: no resources, but tool calls and their results.
 SamplingMessageContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent, Field(discriminator="type")
 ]

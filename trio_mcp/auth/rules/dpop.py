@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHM", "DpopUse", "Prover", "choose_prover"]
 
 ALGORITHM: Final = "ES256"
-"""What proofs are signed with: the one algorithm that every server which knows DPoP accepts."""
+"""The algorithm of proofs: the one that every server which knows DPoP accepts."""
 
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
 """Whether tokens are bound to a key: where the authorization server offers it, always, or never."""

@@ -32,7 +32,7 @@ GRANTS = (
     "urn:ietf:params:oauth:grant-type:token-exchange",
 )
 
-# What the draft of client ID metadata documents recommends.
+# These are the recommendations of the draft of client ID metadata documents.
 LONGEST_DOCUMENT = 5 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

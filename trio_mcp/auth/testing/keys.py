@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHMS", "Keys", "ReceivedProofs", "verified"]
 
 ALGORITHMS = ("ES256", "PS256", "RS256", "Ed25519")
-"""What clients and other issuers may sign with."""
+"""The algorithms that clients and other issuers may sign with."""
 
 PROOF_AGE = 300
 """Seconds by which the clock of a DPoP proof may be off (RFC 9449, section 11.1)."""

@@ -55,7 +55,7 @@ TYPES: dict[str, Kind | None] = {
 }
 
 SCHEMES: dict[str, Kind] = {"ws": "ws", "wss": "ws", "tcp": "socket", "tls": "socket", "unix": "socket"}
-"""What the scheme of a URL says about a server without a type; any other is left to HTTP."""
+"""The type of a server that names none, by the scheme of its URL; any other scheme is left to HTTP."""
 
 PROCESS_KEYS = ("command", "args", "env", "envFile", "cwd")
 URL_KEYS = ("url", "headers", "auth")
@@ -64,7 +64,7 @@ KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "enabled", "failover")
 # Gemini CLI's, Windsurf's, and that of some libraries; Goose's only in its own table, as elsewhere they are mistakes.
 OTHER_NAMES = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}
 GOOSE_NAMES = {"cmd": "command", "envs": "env", "uri": "url"}
-"""What some hosts call a key."""
+"""Other names of keys, which some hosts use."""
 
 # A host's own settings, accepted so that its file can be used as it is; they don't affect how a server is reached.
 HOST_KEYS = (

@@ -12,7 +12,7 @@ from trio_mcp.retrying import Backoff
 __all__ = ["FailoverParameters", "Switch", "TransportStatus", "WayState", "WayStatus"]
 
 WayState: TypeAlias = Literal["idle", "connecting", "proving", "carrying", "draining", "failed"]
-"""What a way is doing: see `WayStatus`."""
+"""The state of a way: see `WayStatus`."""
 
 _WAIT = validator(check_seconds)
 _GRACE = validator(check_seconds, zero=True)

@@ -89,7 +89,7 @@ class Remembered:
         self._level: Any = None
         self._uris = _Names(MAX_URIS)
         self._repeatable_tools = _Names(MAX_TOOLS)
-        # What each open subscription of the modern era covers.
+        # The coverage of each open subscription of the modern era.
         self._covered: dict[RequestId, dict[str, Any]] = {}
 
     # --- repeating -------------------------------------------------------------------------------------------------

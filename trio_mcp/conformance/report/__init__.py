@@ -22,7 +22,7 @@ FORMS: Final[dict[str, Callable[[CheckReport], str]]] = {
     ".sarif": sarif,
     ".txt": table,
 }
-"""What makes the text of a report, by the ending of the file's name."""
+"""The functions that make the text of a report, by the ending of the file's name."""
 
 
 def form_of(path: str | Path) -> Callable[[CheckReport], str]:

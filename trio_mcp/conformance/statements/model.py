@@ -62,7 +62,7 @@ class Location:
 
 @attrs.frozen
 class Statement:
-    """What the specification asks in one or more places.
+    """A demand of the specification, made in one or more places.
 
     Attributes:
         text: What it asks, in our words.

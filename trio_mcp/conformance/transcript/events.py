@@ -13,7 +13,7 @@ Sender: TypeAlias = Literal["client", "server", "kit"]
 """Who caused an event; ``kit`` for what the recorder itself has to say."""
 
 Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end", "close", "mark"]
-"""What an event is:
+"""The kind of an event:
 
 * ``open``: a connection was opened; over HTTP, a client began whose exchanges follow. Facts: ``transport``.
 * ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` holds it. Facts: over
@@ -39,7 +39,7 @@ MARKS = {
     "fetched": "the client asked the server of the kit for something else than MCP, at `path`, with `secret` headers",
     "stderr": "the process wrote `text` to its standard error",
 }
-"""What a mark can say."""
+"""The words of marks."""
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from trio_mcp.lines import CHUNK
 __all__ = ["GONE", "H11Stream", "response_reader"]
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a stream raises once either side has ended the connection."""
+"""The exceptions of a stream once either side has ended the connection."""
 
 HEAD_SIZE: Final = 256 * 1024
 """Bytes that the head of a response may have (chosen)."""

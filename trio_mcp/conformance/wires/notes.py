@@ -85,7 +85,7 @@ class Notes:
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
 
     def flood(self, exc: TooMuch) -> None:
-        """Note that the target has sent too much, which ends the connection."""
+        """Mark that the target has sent too much, which ends the connection."""
         self.mark("flood", reason=str(exc))
         self.close("kit", str(exc))
 

@@ -77,7 +77,7 @@ ASSUMED_REVISION: Final = "2025-03-26"
 """The revision of a legacy client that sends no version header and has no session (L, Protocol Version Header)."""
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
-"""What a body was decoded to."""
+"""A decoded body."""
 
 # A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
 # entry instead of filling the memory.

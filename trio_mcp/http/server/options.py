@@ -15,11 +15,11 @@ from trio_mcp.http.server.protection import Protection
 __all__ = ["RUNNERS", "HttpOptions", "HttpSettings"]
 
 RUNNERS: Final = ("hypercorn", "h11", "httptools")
-"""What can speak HTTP on the connections of a server; see `HttpSettings`."""
+"""The runners, which speak HTTP on the connections of a server; see `HttpSettings`."""
 
 
 PROTECTION: Final = ("document", "opened", "permit", "resource")
-"""What a `Protection` has."""
+"""The members of a `Protection`."""
 
 _SECONDS = partial(Default, check=check_seconds)
 _COUNT = partial(Default, check=check_count)

@@ -61,7 +61,7 @@ ASYNCIO: Final = (
     " (this server runs on Trio: an asyncio library has no event loop here; use one for Trio, or call"
     " asyncio.run() in a sync function, which runs in a thread)"
 )
-"""What to do about "no running event loop"."""
+"""The advice about "no running event loop"."""
 
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""

@@ -25,7 +25,7 @@ class FunctionOptions:
         structured_output: Whether the return types of tools make output schemas and structured content. A tool's own
             ``structured_output`` takes precedence.
         null_in_schemas: Whether input schemas say that an optional parameter may be null. If False, they say only that
-            it may be left out, for hosts that don't understand such unions; null is accepted all the same.
+            it may be left out, for hosts that don't understand such unions; null is accepted even so.
         inline_definitions: Whether the schemas that are made from type hints have their definitions in place of the
             references to them, for hosts that don't follow references. Recursive types keep theirs, and so does a
             schema that would have more than 10,000 parts.

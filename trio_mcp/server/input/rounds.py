@@ -140,7 +140,7 @@ class Rounds:
     Attributes:
         answers: The answers, by key.
         state: The function's own state, from its last `InputRequired`.
-        limit: The scope that limits the function's time, and its seconds: they begin anew after each answer.
+        limit: The scope that limits the function's time, and its seconds: they begin again after each answer.
     """
 
     def __init__(
@@ -389,7 +389,7 @@ class HandshakeRounds(Rounds):
 
     Args:
         context: The context of the function.
-        bind: Binds the call anew, to run the function once more.
+        bind: Binds the call again, to run the function once more.
     """
 
     def __init__(self, context: AskingContext, bind: Callable[[], Call]) -> None:

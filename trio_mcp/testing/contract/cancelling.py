@@ -299,7 +299,7 @@ async def cancel_receive(stage: Stage) -> None:
             await _everywhere(stage, scenario)
 
 
-@rule("A close that is cancelled, at any step, closes all the same")
+@rule("A close that is cancelled, at any step, still closes")
 async def cancel_close(stage: Stage) -> None:
     for end, half in ((0, "read"), (0, "write"), (1, "read"), (1, "write")):
         usually: tuple[bool, bool] | None = None

@@ -42,7 +42,7 @@ async def flushed(stage: Stage) -> None:
                     raise stage.broken(f"{text}, such as {shown(lost[0])}")
 
 
-@rule("An end may close while the other still sends: what it has sent arrives all the same, and no send hangs")
+@rule("An end may close while the other still sends: what it has sent still arrives, and no send hangs")
 async def crossing(stage: Stage) -> None:
     for way, count in itertools.product(range(2), (0, 1, 8, BUFFER // 2)):
         async with stage.pair() as ends, trio.open_nursery() as nursery:

@@ -30,7 +30,7 @@ GARBAGE: Final[dict[str, bytes]] = {
     "an id of the wrong type": b'{"jsonrpc":"2.0","id":[1],"method":"x"}',
     "two messages in one": b'{"jsonrpc":"2.0","method":"x"}{"jsonrpc":"2.0","method":"x"}',
 }
-"""What is not a message, and is UTF-8."""
+"""Texts in UTF-8 that are not messages."""
 
 SLACK: Final = 1024 * 1024
 """Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""

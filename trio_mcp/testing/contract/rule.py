@@ -22,7 +22,7 @@ TRAITS: Final[dict[Trait, str]] = {
     "no_end": "an end does not learn that the other one has closed `write`",
     "one_at_a_time": "only one connection can be open at a time",
 }
-"""What a transport may not promise."""
+"""A promise that a transport may not be able to make."""
 
 
 @attrs.frozen

@@ -32,7 +32,7 @@ from trio_mcp.testing.faults.steps import (
 __all__ = ["FaultInjector", "FaultStatistics", "FaultyConnection", "Flow", "Valve"]
 
 PieceT = TypeVar("PieceT", bytes, tuple[SessionMessage, ...])
-"""What flows: bytes, or messages. Both can be cut, joined and counted in the same way; what is empty is the end."""
+"""A piece of a flow: bytes, or messages. Both can be cut, joined and counted alike; an empty one is the end."""
 
 
 class Valve:

@@ -37,7 +37,7 @@ _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
     Tear: lambda rng, longest: Tear(),
     Reset: lambda rng, longest: Reset(),
 }
-"""What a fault is like, with random numbers and the length of the longest wait."""
+"""Makes a fault from random numbers and the length of the longest wait."""
 
 
 def random_faults(

@@ -131,7 +131,7 @@ class Reset:
 
 
 Step: TypeAlias = Pass | Await | Delay | Split | Stall | Drop | Duplicate | Tear | Reset
-"""What a script consists of."""
+"""A step of a script."""
 
 # `Drop` and `Duplicate` are missing: the system neither loses nor repeats bytes in the middle of a stream.
 ON_WIRES: tuple[type[Step], ...] = (Pass, Await, Delay, Split, Stall, Tear, Reset)

@@ -13,7 +13,7 @@ from trio_mcp._platform import try_to_lock, unlock
 
 __all__ = ["file_locked", "taken"]
 
-# A lock is asked for anew rather than waited for: a wait for it in a thread could not be cancelled. It is contended
+# A lock is tried again rather than waited for: a wait for it in a thread could not be cancelled. It is contended
 # once per refresh, and then for about as long as an HTTP exchange.
 SHORTEST: Final = 0.005
 LONGEST: Final = 0.1

@@ -31,7 +31,7 @@ TEXTS: Final = (
     b"Content-Length: 2",
     b"[" * 2000,
 )
-"""What is not JSON."""
+"""Texts that are not JSON."""
 
 
 @move()
