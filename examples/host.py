@@ -17,8 +17,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp import Answers, ClientGroup, TrioMcpError, types
-from trio_mcp.statistics import ServerStatus
+from trio_mcp import Answers, ClientGroup, TrioMcpError, statistics, types
 
 
 class Host:
@@ -33,7 +32,7 @@ class Host:
         answers = Answers(elicitation=self.fill, elicitation_modes=["form"], sampling=self.reply, roots=[config.parent])
         self.group = ClientGroup.from_config(config, require="any", on_status=self.changed, answers=answers)
 
-    def changed(self, server: str, status: ServerStatus) -> None:
+    def changed(self, server: str, status: statistics.ServerStatus) -> None:
         self.show(f"{server} is {status.state}" + (f": {status.cause}" if status.cause else ""))
 
     async def fill(self, form: types.ElicitRequestFormParams) -> Any:

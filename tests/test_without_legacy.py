@@ -128,11 +128,13 @@ def say(copy: Path, script: str) -> list[str]:
 
 PUBLIC = """
 import trio_mcp
-for name in trio_mcp.__all__:
-    try:
-        getattr(trio_mcp, name)
-    except ImportError as exc:
-        print(exc)
+import trio_mcp.low_level
+for door in (trio_mcp, trio_mcp.low_level):
+    for name in door.__all__:
+        try:
+            getattr(door, name)
+        except ImportError as exc:
+            print(exc)
 try:
     from trio_mcp import SqliteEventStore
 except ImportError as exc:

@@ -18,7 +18,7 @@ from typing import Any
 from tests.public_names import ROOT
 from trio_mcp.session.client import ClientSession
 
-FOR_USERS = ("trio_mcp", "trio_mcp.auth", "trio_mcp.middleware", "trio_mcp.otel", "trio_mcp.testing")
+FOR_USERS = tuple(f"trio_mcp{name}" for name in ("", ".auth", ".low_level", ".middleware", ".otel", ".testing"))
 HANDED_OUT = (ClientSession,)
 """What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""
 
