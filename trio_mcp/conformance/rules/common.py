@@ -10,6 +10,7 @@ from trio_mcp.conformance.rules.history import Asked, Connection, History, is_no
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.transcript.events import Event, Sender
+from trio_mcp.eras.capabilities import declares
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
@@ -212,14 +213,6 @@ def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, A
     for connection, asked in history.requests(*methods):
         if asked.answers and is_proper(connection, asked):
             yield connection, asked, asked.answers[0]
-
-
-def declares(capabilities: Any, path: str) -> bool:
-    """Return whether capabilities hold a path such as ``resources.subscribe``."""
-    for part in path.split("."):
-        capabilities = capabilities.get(part) if isinstance(capabilities, dict) else None
-    # An empty object declares a capability; null and `false`, which some servers write for what they lack, don't.
-    return capabilities is not None and capabilities is not False
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
