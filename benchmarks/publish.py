@@ -1,7 +1,7 @@
 """Write down the figures of a run: ``python -m benchmarks.publish REPORT.json``.
 
-From the report that ``python -m benchmarks --json`` has written come results.json and results.md beside this file, the
-tables of docs/performance.md, and its pictures in docs/images/performance.
+From the report that ``python -m benchmarks --json`` has written come results.json beside this file, the tables of
+docs/performance.md, and its pictures in docs/images/performance. ``--tables`` prints every figure of a report instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from benchmarks.report.earlier import earlier
 from benchmarks.report.formats import as_markdown, groups_of, markdown_table, number, verdict_of
 
 REPORT = ROOT / "benchmarks" / "results.json"
-TABLES = ROOT / "benchmarks" / "results.md"
 PAGE = ROOT / "docs" / "performance.md"
 IMAGES = ROOT / "docs" / "images" / "performance"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks.publish` -->", "<!-- end of the figures -->"
@@ -71,17 +70,21 @@ def put_into(page: str, report: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write everything, and return the exit status."""
+    """Write everything, or print the tables, and return the exit status."""
     parser = Parser(prog="python -m benchmarks.publish", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("report", type=earlier, help="what `python -m benchmarks --json` has written")
-    report = parser.parse_args(arguments).report
+    parser.add_argument("--tables", action="store_true", help="print every figure as Markdown, and write nothing")
+    chosen = parser.parse_args(arguments)
+    report = chosen.report
+    if chosen.tables:
+        print(as_markdown(groups_of(report), report), end="")
+        return 0
     try:
         for file in pictures.draw_all(report, IMAGES):
             print(file.relative_to(ROOT), file=sys.stderr)
     except ModuleNotFoundError:
         parser.error("matplotlib is not installed: pip install -e '.[benchmarks]'")
     REPORT.write_text(json.dumps(report, separators=(",", ":")) + "\n")
-    TABLES.write_text(as_markdown(groups_of(report), report))
     PAGE.write_text(put_into(PAGE.read_text(), report))
     return 0
 

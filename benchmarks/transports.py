@@ -1,7 +1,7 @@
 """Measure the transports and write the figures down: ``python -m benchmarks.transports``, some four minutes.
 
-It runs the scenario ``transports``, writes its report to transports.md beside this file, and puts the medians into the
-table of docs/how-to/choosing_a_transport.md.
+It runs the scenario ``transports``, and puts the medians into the table of docs/how-to/choosing_a_transport.md.
+``--report`` also keeps the range of each figure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from benchmarks.options import Parser, duration, whole_number
 from benchmarks.report.formats import markdown_table, number
 from benchmarks.scenarios.transports import CASES
 
-REPORT = ROOT / "benchmarks" / "transports.md"
 PAGE = ROOT / "docs" / "how-to" / "choosing_a_transport.md"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks.transports` -->", "<!-- end of the figures -->"
 
@@ -66,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m benchmarks.transports", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=whole_number, default=25, help="interleaved samples (default 25)")
     parser.add_argument("--seconds", type=duration, default=0.5, help="length of a sample (default 0.5)")
-    parser.add_argument("--report", type=Path, default=REPORT, help="where the report goes (default transports.md)")
+    parser.add_argument("--report", type=Path, help="a file for the whole report, as Markdown (default: none)")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that has the table (default that of docs)")
     chosen = parser.parse_args(arguments)
     if not chosen.page.is_file():
@@ -74,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         samples = Path(directory, "samples.json")
         length = ["--seconds", str(chosen.seconds), "--rounds", str(chosen.rounds)]
-        files = ["--json", str(samples), "--markdown", str(chosen.report)]
+        files = ["--json", str(samples), *(("--markdown", str(chosen.report)) if chosen.report else ())]
         if status := __main__.main(["transports", *length, *files]):
             return status
         chosen.page.write_text(put_into(chosen.page.read_text(), tables(json.loads(samples.read_text()))))

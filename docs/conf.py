@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import attrs
 import pydantic
@@ -14,6 +15,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
+from sphinx.util.typing import stringify_annotation
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
@@ -22,10 +24,21 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
+from trio_mcp._door import DOORS  # noqa: E402
+from trio_mcp._settings import settings_of  # noqa: E402
 from trio_mcp.session import calls  # noqa: E402
 
 # Its hints name this model, which it imports only for calls that report progress.
 calls.ProgressNotificationParams = types.ProgressNotificationParams  # type: ignore[attr-defined]
+
+# The entries of these are `Annotated[type, Default(…)]`. Sphinx shows the types, and `show_defaults` the defaults.
+for module in map(import_module, DOORS):
+    for name in module.__all__:
+        kind: Any = getattr(module, name)
+        if is_typeddict(kind) and settings_of(kind):
+            kind.__annotations__ = {
+                name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()
+            }
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
@@ -77,7 +90,7 @@ nitpicky = True  # as -n on the command line, for builds elsewhere
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|logging|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(DefinitionT|FunctionT|ItemT|ModelT|ResultT|StateT)"),
-    (r"py:class", r"TypeAdapter"),  # pydantic's
+    (r"py:class", r"TypeAdapter|AbstractAsyncContextManager"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
     # The inside of the conformance kit:
@@ -95,11 +108,9 @@ INTERNAL = (
     "CacheHints",
     "Config",
     "ConnectedSession",
-    "Connection",
     "DataT",
     "ElicitationCallback",
     "ElicitationMode",
-    "Exchange",
     "Feed",
     "Fetched",
     "Function",
@@ -122,6 +133,7 @@ INTERNAL = (
     "Mounted",
     "Protection",
     "RequestId",
+    "QuestionContext",
     "Require",
     "RootList",
     "Roots",
@@ -132,9 +144,11 @@ INTERNAL = (
     "SamplingCallback",
     "SamplingFeature",
     "Servable",
+    "ServedSession",
     "ServerEra",
     "ShowCode",
     "SessionSink",
+    "SingleRequest",
     "Sink",
     "T",
     "Target",
@@ -154,7 +168,7 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for room in ("", "jsonrpc.", "auth.", "auth.testing."):
+        for room in ("", "low_level.", "statistics.", "jsonrpc.", "auth.", "auth.testing."):
             candidate = f"trio_mcp.{room}{name}"
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
@@ -183,6 +197,13 @@ def show_defaults(
     """
     if signature is not None and "**unknown" in signature:
         return re.sub(r", \*\*unknown: (\w+\.)*Never", "", signature), returns
+    if is_typeddict(obj) and (settings := settings_of(obj)):
+        shown = [
+            f"{name}: {_short(obj.__annotations__[name])} = {getattr(each.default, 'name', repr(each.default))}"
+            for name, each in settings.items()
+            if f" {name}: " in str(obj.__doc__)  # those of a base are shown there
+        ]
+        return f"(*, {', '.join(shown)})", None
     if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):
         return None if signature is None else ("", returns)
     if not (isinstance(obj, type) and attrs.has(obj) and signature):
@@ -194,6 +215,11 @@ def show_defaults(
             made = getattr(field.default.factory, "__name__", "…")
             signature = re.sub(rf"(\b{field.alias}: [^=]*) = NOTHING", rf"\1 = {made}()", signature)
     return signature, returns
+
+
+def _short(hint: Any) -> str:
+    """Return a type as signatures show it: without modules."""
+    return re.sub(r"(?:~|\b)(?:\w+\.)+(?=\w)", "", stringify_annotation(hint, "smart").replace("~", ""))
 
 
 def setup(app: Sphinx) -> None:

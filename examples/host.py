@@ -17,7 +17,8 @@ from typing import Any
 
 import trio
 
-from trio_mcp import Answers, ClientGroup, ServerStatus, TrioMcpError, types
+from trio_mcp import Answers, ClientGroup, TrioMcpError, types
+from trio_mcp.statistics import ServerStatus
 
 
 class Host:

@@ -41,7 +41,7 @@ async def main() -> None:
     authority = AuthorizationServer(scopes=["notes:read", "notes:write"])
     async with protected(server, authority, scopes=["notes:read"]) as url:
         for person in ("ada", "grace"):
-            authority.settings.user = person  # who sits before the browser
+            authority.settings["user"] = person  # who sits before the browser
             async with Client(url, auth=OAuth(show=authority.show)) as client:
                 before = authority.count("authorize")
                 print(person, "wrote", (await client.call_tool("write", {"text": f"I am {person}"})).data)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import psutil
 from hypercorn.config import Config
 
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 
-__all__ = ["config_of_held", "hold", "listens_on", "on_held_port", "port_of"]
+__all__ = ["config_of_held", "hold", "listens_on", "local_config", "on_held_port", "port_of"]
 
 LOOPBACK = "127.0.0.1"
 
@@ -28,6 +28,13 @@ def port_of(bound: socket.socket) -> int:
 # --- for a server in this process -------------------------------------------------------------------------------
 
 
+def local_config() -> QuietConfig:
+    """Return the configuration of a server on this machine, whose port the system chooses."""
+    config = QuietConfig()
+    config.bind = [f"{LOOPBACK}:0"]
+    return config
+
+
 @contextlib.contextmanager
 def on_held_port() -> Iterator[tuple[int, Config]]:
     """Choose a port, and yield it with the configuration of a server on it; one server may use that."""
@@ -38,7 +45,7 @@ def on_held_port() -> Iterator[tuple[int, Config]]:
 
 def _config_of(bound: socket.socket) -> Config:
     """Return the configuration of a server that listens on a socket, which stays open."""
-    config = configured(LOOPBACK, port_of(bound))
+    config = QuietConfig()
     config.bind = [f"fd://{bound.dup().detach()}"]  # which the server closes
     return config
 

@@ -21,7 +21,7 @@ import trio
 import trio.testing
 
 from tests.transports.support import DEADLINE, PACKAGE_ROOT
-from trio_mcp import Link, Server, SessionMessage, memory_link_pair
+from trio_mcp import Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.direct_channel import DirectReceiveChannel
 from trio_mcp.jsonrpc.messages import (
@@ -33,6 +33,7 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
+from trio_mcp.low_level import Link, SessionMessage, memory_link_pair
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS
 

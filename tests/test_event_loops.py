@@ -11,13 +11,9 @@ import anyio
 import pytest
 import trio
 
-from trio_mcp import (
-    Client,
-    ClientGroup,
+from trio_mcp import Client, ClientGroup, ProxyServer, Server, StdioServerParameters
+from trio_mcp.low_level import (
     ClientSession,
-    ProxyServer,
-    Server,
-    StdioServerParameters,
     failover_client,
     memory_link_pair,
     sse_client,

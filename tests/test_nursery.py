@@ -11,9 +11,10 @@ import trio.lowlevel
 import trio.testing
 
 from tests.interruptions import interrupt
-from trio_mcp import BaseSession, Client, Server
+from trio_mcp import Client, Server
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.jsonrpc.messages import SessionMessage
+from trio_mcp.low_level import BaseSession
 
 
 class Oops(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
 import os
@@ -17,18 +18,22 @@ import trio_mcp
 import trio_mcp.errors as errors
 from tests.docs.pages import pages
 from tests.public_names import PACKAGE
+from trio_mcp._door import DOORS
 from trio_mcp._renamed import ATTRIBUTES, NAMES
 from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
-        *("types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
+        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
         *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )
 }
-"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, middleware, authorization,
-tests."""
+"""Those whose names are not in `trio_mcp`: sessions and links, statistics, the many types, what writers of transports
+need, middleware, authorization, tests."""
+
+LAZY = tuple(door for door in DOORS if door != "trio_mcp.middleware")
+"""The doors that import a name when it is first used."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 AUTH = ("trio_mcp.auth", "joserfc", "keyring")
@@ -40,15 +45,30 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.splitlines())
 
 
-def test_every_public_name_is_written_once_with_the_module_that_defines_it() -> None:
-    lines = (PACKAGE / "_public.py").read_text().splitlines()
-    listed = [line.split() for line in lines if line.startswith("from ")]
-    for _, home, _, name, _, alias in listed:
-        value = getattr(trio_mcp, name)
-        assert name == alias
-        assert getattr(value, "__module__", home) in (home, "typing"), name  # that of a type alias
-    assert trio_mcp.__all__ == ["__version__", *(line[3] for line in listed)]
-    assert len(set(trio_mcp.__all__)) == len(trio_mcp.__all__)
+@pytest.mark.parametrize("door", LAZY)
+def test_every_public_name_is_written_once_with_the_module_that_defines_it(door: str) -> None:
+    package = importlib.import_module(door)
+    listed = [
+        (node.module, alias)
+        for node in ast.walk(ast.parse(Path(str(package.__file__)).read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module not in ("typing", "trio_mcp._door")
+        for alias in node.names
+    ]
+    assert package.__all__ == [alias.name for _, alias in listed]
+    assert len(set(package.__all__)) == len(package.__all__)
+    for home, alias in listed:
+        defined = getattr(getattr(package, alias.name), "__module__", None) or home
+        assert alias.asname == alias.name  # exported, to type checkers
+        # Aliases of types are of the standard library's.
+        assert defined in (home, "builtins", "types", "typing"), alias.name
+
+
+@pytest.mark.parametrize("door", LAZY)
+def test_a_door_suggests_names_that_have_not_been_imported_yet(door: str) -> None:
+    name = importlib.import_module(door).__all__[-1]
+    code = f"import {door} as door; door.{name}x"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"Did you mean: {name!r}?" in done.stderr
 
 
 def test_public_names_are_found_in_every_way() -> None:
@@ -66,13 +86,18 @@ def test_public_names_are_found_in_every_way() -> None:
 IMPORTS = {
     "trio_mcp FastMCP": "write `from trio_mcp import Server`",
     "trio_mcp MCPServer": "write `from trio_mcp import Server`",
-    "trio_mcp streamablehttp_client": "write Client('https://…/mcp'), or streamable_http_client(url) for a link",
+    "trio_mcp streamablehttp_client": "write Client('https://…/mcp'); trio_mcp.low_level has streamable_http_client",
     "trio_mcp.server FastMCP": "write `from trio_mcp import Server`",
     "trio_mcp.server Server": "write `from trio_mcp import Server`",
-    "trio_mcp.client ClientSession": "write `from trio_mcp import ClientSession`",
+    "trio_mcp.client ClientSession": "write `from trio_mcp.low_level import ClientSession`",
     "trio_mcp TextContent": "write `from trio_mcp.types import TextContent`",
     "trio_mcp OAuth": "write `from trio_mcp.auth import OAuth`",
+    "trio_mcp.auth Server": "write `from trio_mcp import Server`",
+    "trio_mcp.types OAuth": "write `from trio_mcp.auth import OAuth`",
+    "trio_mcp.testing FastMCP": "write `from trio_mcp import Server`",
     "trio_mcp Logging": "write `from trio_mcp.middleware import Logging`",
+    "trio_mcp SessionStatistics": "write `from trio_mcp.statistics import SessionStatistics`",
+    "trio_mcp stdio_client": "write `from trio_mcp.low_level import stdio_client`",
 }
 
 
@@ -164,7 +189,7 @@ def test_the_documentation_imports_public_names_from_the_top() -> None:
 def test_a_frozen_or_zipped_package_has_the_names(tmp_path: Path) -> None:
     """The list is read as code, so neither its source nor a file beside it is needed."""
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, "trio_mcp")
-    code = "import trio_mcp; print(trio_mcp.__file__, trio_mcp.Link)"
+    code = "import trio_mcp.low_level; print(trio_mcp.__file__, trio_mcp.low_level.Link)"
     environment = {**os.environ, "PYTHONPATH": archive}
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment
@@ -173,7 +198,7 @@ def test_a_frozen_or_zipped_package_has_the_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["import trio_mcp", "from trio_mcp import Client", "from trio_mcp import stdio_client"]
+    "code", ["import trio_mcp", "from trio_mcp import Client", "from trio_mcp.low_level import stdio_client"]
 )
 def test_a_client_loads_no_server_no_http_server_and_no_command_line(code: str) -> None:
     loaded = modules_after(code)
@@ -181,7 +206,7 @@ def test_a_client_loads_no_server_no_http_server_and_no_command_line(code: str) 
         assert unwanted not in loaded, unwanted
 
 
-@pytest.mark.parametrize("code", ["from trio_mcp import Server", "from trio_mcp import stdio_server"])
+@pytest.mark.parametrize("code", ["from trio_mcp import Server", "from trio_mcp.low_level import stdio_server"])
 def test_a_server_loads_no_client_and_no_http(code: str) -> None:
     loaded = modules_after(code)
     for unwanted in (*HTTP, *AUTH, "trio_mcp.client", "trio_mcp.cli", "asyncio", "anyio"):

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.websocket.ways import serving
-from trio_mcp import Link, Server, tcp_client, unix_client, websocket_client
+from trio_mcp import Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.server.options import RUNNERS
+from trio_mcp.low_level import Link, tcp_client, unix_client, websocket_client
 
 __all__ = ["APART", "MOUNTED", "WAYS", "Way", "each_way", "link_to"]
 

@@ -1,73 +1,103 @@
 """The Model Context Protocol for Trio: clients and servers for every protocol revision.
 
-Public names are listed in `trio_mcp._public` and imported on first use, so a client does not load the server.
+Public names are imported on first use, so a client does not load the server: `trio_mcp._door` reads the list below.
 docs/design.md has a map of the package.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-import importlib.util
-import sys
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
-
-from trio_mcp._version import __version__ as __version__
-
-# Type checkers can't follow `__getattr__`, and must not see it either, or a misspelt name would pass as Any.
 if TYPE_CHECKING:
-    from trio_mcp._public import *  # noqa: F403
+    from trio_mcp import middleware as middleware
+    from trio_mcp import types as types
+    from trio_mcp._version import __version__ as __version__
+    from trio_mcp.client.answers.sources import Answers as Answers
+    from trio_mcp.client.cache import ResponseCache as ResponseCache
+    from trio_mcp.client.client import Client as Client
+    from trio_mcp.client.config.reading import load_config as load_config
+    from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
+    from trio_mcp.client.failover.parameters import Switch as Switch
+    from trio_mcp.client.group.catalog import Listed as Listed
+    from trio_mcp.client.group.client_group import ClientGroup as ClientGroup
+    from trio_mcp.client.group.options import GroupOptions as GroupOptions
+    from trio_mcp.client.options import ClientOptions as ClientOptions
+    from trio_mcp.client.options import OutgoingCall as OutgoingCall
+    from trio_mcp.client.subscriptions import PromptsListChanged as PromptsListChanged
+    from trio_mcp.client.subscriptions import ResourcesListChanged as ResourcesListChanged
+    from trio_mcp.client.subscriptions import ResourceUpdated as ResourceUpdated
+    from trio_mcp.client.subscriptions import Subscription as Subscription
+    from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
+    from trio_mcp.client.tool_results import ToolResult as ToolResult
+    from trio_mcp.errors import AuthorizationError as AuthorizationError
+    from trio_mcp.errors import CapabilityError as CapabilityError
+    from trio_mcp.errors import ConfigError as ConfigError
+    from trio_mcp.errors import Disconnected as Disconnected
+    from trio_mcp.errors import HttpError as HttpError
+    from trio_mcp.errors import InputError as InputError
+    from trio_mcp.errors import LocalProtocolError as LocalProtocolError
+    from trio_mcp.errors import LoginRequired as LoginRequired
+    from trio_mcp.errors import McpError as McpError
+    from trio_mcp.errors import MessageTooLarge as MessageTooLarge
+    from trio_mcp.errors import NegotiationError as NegotiationError
+    from trio_mcp.errors import OutcomeUnknown as OutcomeUnknown
+    from trio_mcp.errors import ProcessExited as ProcessExited
+    from trio_mcp.errors import RemoteProtocolError as RemoteProtocolError
+    from trio_mcp.errors import RequestTimeout as RequestTimeout
+    from trio_mcp.errors import SamplingError as SamplingError
+    from trio_mcp.errors import SessionClosed as SessionClosed
+    from trio_mcp.errors import ToolError as ToolError
+    from trio_mcp.errors import TransportError as TransportError
+    from trio_mcp.errors import TrioMcpError as TrioMcpError
+    from trio_mcp.errors import UnknownTool as UnknownTool
+    from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
+    from trio_mcp.http.serve import ServeSettings as ServeSettings
+    from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
+    from trio_mcp.http.server.event_store import EventsLost as EventsLost
+    from trio_mcp.http.server.event_store import EventStore as EventStore
+    from trio_mcp.http.server.event_store import StoredEvent as StoredEvent
+    from trio_mcp.http.server.legacy.stores import MemoryEventStore as MemoryEventStore
+    from trio_mcp.http.server.legacy.stores import SqliteEventStore as SqliteEventStore
+    from trio_mcp.http.server.options import HttpOptions as HttpOptions
+    from trio_mcp.http.server.options import HttpSettings as HttpSettings
+    from trio_mcp.jsonrpc.messages import Notification as Notification
+    from trio_mcp.principal import Principal as Principal
+    from trio_mcp.proxy.proxy_server import ProxyServer as ProxyServer
+    from trio_mcp.retrying import Backoff as Backoff
+    from trio_mcp.server.context import Context as Context
+    from trio_mcp.server.features.caching import CacheHint as CacheHint
+    from trio_mcp.server.features.custom import NotificationContext as NotificationContext
+    from trio_mcp.server.features.feature import Entry as Entry
+    from trio_mcp.server.features.feature import ListOptions as ListOptions
+    from trio_mcp.server.features.prompts import PromptDetails as PromptDetails
+    from trio_mcp.server.features.resources import ResourceDetails as ResourceDetails
+    from trio_mcp.server.features.resources import ResourceNotFound as ResourceNotFound
+    from trio_mcp.server.features.resources import safe_join as safe_join
+    from trio_mcp.server.features.tools import ToolDetails as ToolDetails
+    from trio_mcp.server.functions.surroundings import Depends as Depends
+    from trio_mcp.server.functions.sync_threads import FunctionOptions as FunctionOptions
+    from trio_mcp.server.input.options import InputOptions as InputOptions
+    from trio_mcp.server.input.options import InputRequired as InputRequired
+    from trio_mcp.server.input.questions import Accepted as Accepted
+    from trio_mcp.server.input.questions import Cancelled as Cancelled
+    from trio_mcp.server.input.questions import Declined as Declined
+    from trio_mcp.server.input.questions import Elicited as Elicited
+    from trio_mcp.server.input.questions import InputRequest as InputRequest
+    from trio_mcp.server.input.questions import UrlElicitationRequired as UrlElicitationRequired
+    from trio_mcp.server.input.sampling import SampleDetails as SampleDetails
+    from trio_mcp.server.log_messages import McpLogHandler as McpLogHandler
+    from trio_mcp.server.media import Audio as Audio
+    from trio_mcp.server.media import File as File
+    from trio_mcp.server.media import Image as Image
+    from trio_mcp.server.options import ProxyOptions as ProxyOptions
+    from trio_mcp.server.options import ServerOptions as ServerOptions
+    from trio_mcp.server.server import Server as Server
+    from trio_mcp.session.calls import CallLimits as CallLimits
+    from trio_mcp.session.limits import CallOptions as CallOptions
+    from trio_mcp.session.limits import SessionOptions as SessionOptions
+    from trio_mcp.sockets.serving import SocketSettings as SocketSettings
+    from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParameters
+    from trio_mcp.trace_context import TraceContext as TraceContext
+    from trio_mcp.uri_templates import UriTemplate as UriTemplate
 else:
+    from trio_mcp._door import open_door
 
-    def _read_homes() -> dict[str, str]:
-        """Return the module of each public name: run the list with an ``__import__`` that only records them."""
-        homes = {}
-
-        def note(module: str, _globals: Any, _locals: Any, names: Sequence[str], _level: int) -> SimpleNamespace:
-            homes.update(dict.fromkeys(names, module))
-            return SimpleNamespace(**dict.fromkeys(names))
-
-        spec = importlib.util.find_spec("trio_mcp._public")
-        exec(spec.loader.get_code(spec.name), {"__builtins__": {"__import__": note}})
-        return homes
-
-    _HOMES = _read_homes()
-    __all__ = ["__version__", *_HOMES]
-
-    # PEP 562: called for names that the module does not have yet.
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            from trio_mcp._renamed import refused_import
-
-            if (refusal := refused_import(__name__, name, _elsewhere)) is not None:
-                raise refusal
-            # With the object, so that Python suggests a similar name.
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-        if home == __name__:  # a module of the package
-            return importlib.import_module(f"{home}.{name}")
-        try:
-            module = importlib.import_module(home)
-        except ModuleNotFoundError as exc:
-            # The folders named `legacy` may be deleted as a whole; any other missing module is a broken installation.
-            if exc.name is None or not exc.name.endswith(".legacy"):
-                raise
-            raise ImportError(
-                f"{name} is not available: this installation does not speak the legacy era over HTTP", name=__name__
-            ) from None
-        # Stored in the module, so that the next access does not come here.
-        value = globals()[name] = getattr(module, name)
-        return value
-
-    def _elsewhere(name: str) -> str | None:
-        """Return the public module that has a name, if it is not this one."""
-        # A name in lower case may be that of a module below, which the import system looks for after an AttributeError.
-        if not name[:1].isupper():
-            return None
-        modules = [f"{__name__}.{each}" for each in ("types", "auth", "testing", "conformance", "middleware")]
-        return next((each for each in modules if name in importlib.import_module(each).__all__), None)
-
-    # So that completion offers names that have not been imported yet.
-    def __dir__() -> list[str]:
-        return sorted(__all__)
+    __all__, __getattr__, __dir__ = open_door(__name__)

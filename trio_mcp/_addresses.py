@@ -1,6 +1,7 @@
-"""What IP addresses are for, by IANA's registries of special addresses.
+"""The purposes of IP addresses, by IANA's registries of special addresses.
 
-A table of our own: what `ipaddress` says of an address has changed with Python's patch releases, as the registries did.
+This is our own table: the verdict of `ipaddress` on an address has changed with Python's patch releases, as the
+registries did.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # type checkers know these functions by where they come from
 else:
     import attrs
 
-    # What a class's own body defines is kept, by attrs too.
+    # Methods that the body of a class defines are kept, as attrs keeps them.
 
     def define(cls: type | None = None, **options: Any) -> Any:
         """Do what `attrs.define` does."""

@@ -3,7 +3,7 @@
 A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean is
 not a number, although it is an `int` to Python.
 
-The errors show the value, unless it may be secret: see `Filled`.
+The errors show the value, unless it may be secret: see `FilledText`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._patterns import late_pattern
 
 __all__ = [
-    "Filled",
+    "FilledText",
     "as_written",
     "check_choice",
     "check_choices",
@@ -28,6 +28,7 @@ __all__ = [
     "check_flag",
     "check_headers",
     "check_hook",
+    "check_kind",
     "check_no_loop",
     "check_number",
     "check_on_trio",
@@ -218,6 +219,17 @@ def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
         raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
 
 
+def check_kind(name: str, value: Any, *, kind: type) -> None:
+    """Check that a value is an instance of a class, or None.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, got {type(value).__name__}")
+
+
 def accepts(function: Callable[..., Any], count: int) -> bool:
     """Return whether a function takes this many arguments by position, which of some functions is not known."""
     try:
@@ -293,7 +305,7 @@ def _running_loop() -> str | None:
 # --- values that must not be shown ------------------------------------------------------------------------------------
 
 
-class Filled(str):
+class FilledText(str):
     """A text of a configuration whose inputs are filled in. Messages show it as the configuration has it.
 
     Attributes:
@@ -313,4 +325,4 @@ class Filled(str):
 
 def as_written(text: str) -> str:
     """Return what a message may show of a text."""
-    return text.shown if isinstance(text, Filled) else text
+    return text.shown if isinstance(text, FilledText) else text

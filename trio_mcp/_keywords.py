@@ -23,7 +23,7 @@ _TASK = "tasks are not implemented"
 _SCOPES = "write scopes={…}; the tokens are judged by run('http', auth=…)"
 _AUTH = "give run('http') auth=…, a ResourceServer of trio_mcp.auth"
 
-# What FastMCP and the official SDK take in these places, and what stands for it here.
+# These are keywords of FastMCP and the official SDK, and their counterparts here.
 _TOOL = {
     "version": _VERSION,
     "task": _TASK,
@@ -92,7 +92,7 @@ _CLIENT = {
     **dict.fromkeys(("oauth", "auth_provider", "authProvider"), "write auth=…, with an OAuth of trio_mcp.auth"),
 }
 
-# What the official SDK and FastMCP call the settings of an endpoint, and what they are here.
+# These are settings of an endpoint in the official SDK and FastMCP, and their counterparts here.
 _ENDPOINT = {
     "streamable_http_path": "path=…",
     "stateless_http": "stateless=True",
@@ -220,7 +220,7 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
             return f": {advice}"
     from difflib import get_close_matches  # deferred: only for mistakes
 
-    # Only now: a name that another library uses was not a slip, even if a known one is spelt like it.
+    # This comes last: a name that another library uses was not a slip, even if a known one is spelt like it.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
     if function.__name__ in _FOR_THE_SERVER:
@@ -234,7 +234,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
 
 
-# What other libraries call a choice that is not spelt like ours.
+# Other libraries use these words for a choice that is not spelt like ours.
 _RENAMED = {"streamable-http": "http"}
 
 

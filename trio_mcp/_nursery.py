@@ -36,7 +36,8 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
     `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that is
     not raised is logged.
     """
-    # Not `finally`: the outcome of the block has to be known before the close runs, to be weighed against its own.
+    # `finally` would not do: the outcome of the block has to be known before the close runs, to be weighed against its
+    # own.
     try:
         yield
     except BaseException as exc:
@@ -54,7 +55,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
     """Return whether an exception of the close replaces the block's own."""
-    # What remains without `Cancelled` is a failure, or the end of the program. The end of the program always leaves; a
+    # The rest, without `Cancelled`, is a failure or the end of the program. The end of the program always leaves; a
     # failure leaves only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
     return rest is not None and (not isinstance(rest, Exception) or without_cancellation(earlier) is None)

@@ -1,4 +1,4 @@
-"""What Windows lacks, and what to use there instead."""
+"""Features that Windows lacks, and their replacements there."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NAMES: Final = {
     "MCPError": "write McpError",
     "create_proxy": "write ProxyServer(target)",
     "FastMCPProxy": "write ProxyServer(target)",
-    "streamablehttp_client": "write Client('https://…/mcp'), or streamable_http_client(url) for a link",
+    "streamablehttp_client": "write Client('https://…/mcp'); trio_mcp.low_level has streamable_http_client",
     "StreamableHttpTransport": _URL,
     "SSETransport": _URL,
     "StdioTransport": _PROCESS,

@@ -1,4 +1,4 @@
-"""What counts as a secret: the one list of their names and looks, and how to take them out of a text.
+"""Secrets: the one list of their names and looks, and how to take them out of a text.
 
 Three things give a secret away: the name that it stands under, the place where that name stands, and its own look. The
 names are those of the most used APIs and gateways: AWS, Azure, Google Cloud, GitHub, GitLab, Slack, Stripe, Twilio,
@@ -101,7 +101,7 @@ _HARMLESS = late_pattern(
 
 
 def is_secret(name: str, place: Place = Place.FIELD) -> bool:
-    """Return whether what stands under a name is to be masked.
+    """Return whether the value of a name must be masked.
 
     Args:
         name: The name, in any style.
@@ -406,8 +406,8 @@ def without_options(words: Iterable[str]) -> Iterator[str]:
     """Yield the words of a command line, with a mask for each that mask_words leaves out."""
     last = ""
     for word in words:
-        # Only after an option: a word that merely looks like one, such as a path with `token` in it, hides nothing
-        # behind it.
+        # This holds only after an option: a word that merely looks like one, such as a path with `token` in it, hides
+        # nothing behind it.
         yield MASK if last.startswith("-") and is_secret(last.lstrip("-")) else mask_text(word)
         last = word
 

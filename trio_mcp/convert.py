@@ -79,7 +79,7 @@ def another(error: ErrorT) -> ErrorT:
 
 def brief(exc: ValidationError, most: int = 3) -> str:
     """Summarize a validation error in one line: its first few errors, each with its location."""
-    # Without the input: it may be a secret or very long, and these texts end up in logs and error responses.
+    # The input is left out: it may be a secret or very long, and these texts end up in logs and error responses.
     errors = exc.errors(include_url=False, include_context=False, include_input=False)
     shown = [f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in errors[:most]]
     if len(errors) > most:

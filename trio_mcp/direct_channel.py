@@ -23,7 +23,7 @@ Take: TypeAlias = Callable[[SessionMessage], object]
 
 BURST = 64
 """Messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small
-enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure)."""
+enough to delay other tasks little. A link holds as many (docs/design/sessions.md, Backpressure)."""
 
 
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
@@ -68,7 +68,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         # The most that can wait in it: counted up with each message meant for it, also one that then waits for room in
         # `send`, and back to 0 when the receiver's task has found it empty.
         self._queued = 0
-        # What the receiver's task has named, that task, and the rest of the burst; None before and after.
+        # The function that the receiver's task has named, that task, and the rest of the burst; None before and after.
         self._take: Take | None = None
         self._task: trio.lowlevel.Task | None = None
         self._left = 0

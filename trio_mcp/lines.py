@@ -19,7 +19,7 @@ from trio_mcp.text_sender import TextSender
 __all__ = [
     "CHUNK",
     "CLOSE_GRACE",
-    "File",
+    "HasFileno",
     "LineSender",
     "PipeReader",
     "check_size",
@@ -63,7 +63,8 @@ async def read_lines(
         outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
-                # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
+                # This is by far the most frequent case: there is room. It takes one coroutine less for each message
+                # than `hand_on`.
                 inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message, metadata):
@@ -75,14 +76,14 @@ async def read_lines(
         await hand_on(inbound, last, metadata)
 
 
-class File(Protocol):
-    """What has a descriptor: a pipe or a socket of Trio."""
+class HasFileno(Protocol):
+    """An object with a descriptor: a pipe or a socket of Trio."""
 
     def fileno(self) -> int:
         """Return the number of the descriptor; negative once it is closed."""
 
 
-def write_now(file: File, data: bytes | memoryview) -> int:
+def write_now(file: HasFileno, data: bytes | memoryview) -> int:
     """Write what the system takes at once, and return how many bytes that is."""
     # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
     try:
@@ -107,7 +108,7 @@ class LineSender(TextSender):
             `read_lines`.
     """
 
-    def __init__(self, back: Inbound, file: File | None = None) -> None:
+    def __init__(self, back: Inbound, file: HasFileno | None = None) -> None:
         super().__init__(partial(hand_on, back))
         self.joining = False
         self._write_now: Callable[[bytes | memoryview], int] = (
@@ -115,7 +116,7 @@ class LineSender(TextSender):
         )
 
     def _pass_on(self, text: bytes) -> bytes | None:
-        # What is long takes long to write, too, and others may follow meanwhile.
+        # A long text takes long to write, too, and others may follow meanwhile.
         if self.joining or len(text) >= CHUNK:
             return text
         line = text + b"\n"
@@ -136,11 +137,11 @@ class LineSender(TextSender):
         """
         try:
             while True:
-                # In no variable of its own, or a long message would stay in memory until the next one.
+                # The line is in no variable: a long message would stay in memory until the next one.
                 for part in _as_lines(await self.take()):
                     rest = memoryview(part)
-                    # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait
-                    # for each piece would cost a long message up to a quarter of its time.
+                    # It writes as much as the system takes at once, and then a piece, so that a slow reader shows its
+                    # progress: a wait for each piece would cost a long message up to a quarter of its time.
                     while rest := rest[self._write_now(rest) :]:
                         await send(rest[:CHUNK])
                         rest = rest[CHUNK:]

@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
+from trio_mcp.jsonrpc.messages import Incoming, Request, SessionMessage, TransportFailure
 
 __all__ = [
     "BUFFER",
@@ -38,7 +38,7 @@ class Link(NamedTuple):
     A transport is an async context manager that yields a link. It promises:
 
     * malformed input from the peer arrives as a message that holds a `Malformed`, the loss of the link as one that
-      holds a `Failure`; after that, or after a clean end, ``read`` ends;
+      holds a `TransportFailure`; after that, or after a clean end, ``read`` ends;
     * closing ``write`` ends the sending side once everything sent before has been written;
     * leaving the context manager stops everything that the transport runs.
     """
@@ -78,11 +78,11 @@ async def report_unsent(item: SessionMessage, problem: str, inbound: Inbound) ->
         await hand_on(inbound, failure)
 
 
-def unsent(item: SessionMessage, problem: str) -> Failure | None:
+def unsent(item: SessionMessage, problem: str) -> TransportFailure | None:
     """Return the failure of a request that could not be encoded; log what happened to any other message."""
     # Without it the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
-        return Failure(not_sent(item.message.method, problem), item.message.id)
+        return TransportFailure(not_sent(item.message.method, problem), item.message.id)
     # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
     logger.error("%s was not sent: %s", type(item.message).__name__, problem)
     return None

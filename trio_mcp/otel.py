@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from trio_mcp.client.connection import OutgoingCall
+    from trio_mcp.client.options import OutgoingCall
     from trio_mcp.server.context import Context
 
 __all__ = ["ClientTelemetry", "ServerTelemetry"]

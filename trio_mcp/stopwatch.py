@@ -60,7 +60,7 @@ class Stopwatch:
         finally:
             self._blocks -= 1
             if not self._blocks:
-                # Before the limits are set anew, since they are set by it.
+                # This comes before the limits are set again, as they are set by it.
                 self.lost += trio.current_time() - self._since
                 self._stop(False)
 

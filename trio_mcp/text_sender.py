@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from trio_mcp.jsonrpc.codec import encode, encode_or_replace
-from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.jsonrpc.messages import SessionMessage, TransportFailure
 from trio_mcp.link import unsent
 
 __all__ = ["MAX_WAITING", "TextSender"]
@@ -31,7 +31,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
     # Encoded as they are sent, not as they are written: a text takes a fraction of the memory of what it was made of,
     # gives the garbage collector nothing to look through, and its bytes can be counted.
 
-    def __init__(self, report: Callable[[Failure], Awaitable[object]]) -> None:
+    def __init__(self, report: Callable[[TransportFailure], Awaitable[object]]) -> None:
         self._report = report
         self._texts: list[bytes] = []
         self._size = 0

@@ -33,9 +33,9 @@ _MAX_STATE_MEMBERS = 32
 _TOKEN = r"[ \t]*+[!#$%&'*+.^_`|~0-9A-Za-z-]++[ \t]*+"
 _VALUE = r"[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+"
 _BAGGAGE_MEMBER = late_pattern(rf"{_TOKEN}={_VALUE}(?:;{_TOKEN}(?:={_VALUE})?+)*+")
-# What the specifications require to be passed on (Trace Context, section 3.3.1.5, and Baggage, section 3.3.2), in
-# characters and members; anything longer counts as malformed. A tracestate has up to 32 members of 256 + 1 + 256
-# characters and a comma each. For the traceparents of later versions there is no limit: 512 is chosen.
+# The specifications require at least this much to be passed on (Trace Context, section 3.3.1.5, and Baggage, section
+# 3.3.2), in characters and members; anything longer counts as malformed. A tracestate has up to 32 members of 256 + 1 +
+# 256 characters and a comma each. For the traceparents of later versions there is no limit: 512 is chosen.
 _MAX_PARENT = 512
 _MAX_STATE = 32 * 514
 _MAX_BAGGAGE = 8192

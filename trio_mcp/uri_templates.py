@@ -251,7 +251,7 @@ class UriTemplate:
                 if following[end]:
                     longest = end
             value = _decoded(units[position:longest])
-            # After decoding: `%2e%2e` and `%2F` are the classic ways past a check of the text.
+            # The decoded value is checked: `%2e%2e` and `%2F` are the classic ways past a check of the text.
             if value is None or not (part.keeps_reserved or _is_plain(value)):
                 return False
             values[part.name] = value
@@ -396,7 +396,8 @@ def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[b
 
 
 def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:
-    # From the end: a variable may start at a unit if it admits it, and either ends there or continues after it.
+    # It works from the end: a variable may start at a unit if it admits it, and either ends there or continues after
+    # it.
     reach = [False] * (len(units) + 1)
     for position in range(len(units) - 1, -1, -1):
         reach[position] = slot.admits(units[position]) and (following[position + 1] or reach[position + 1])
@@ -411,7 +412,7 @@ def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
 def _decoded(units: list[str]) -> str | None:
     """Decode percent triplets, once only; return None if the result is not UTF-8."""
     try:
-        # Once: `%252F` becomes `%2F` and stays that, so nothing can be hidden from the check that follows.
+        # It decodes once: `%252F` becomes `%2F` and stays that, so nothing can be hidden from the check that follows.
         return unquote_to_bytes("".join(units)).decode()
     except UnicodeDecodeError:
         return None

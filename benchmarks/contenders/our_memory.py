@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp import Client, Server, memory_link_pair
+from trio_mcp import Client, Server
+from trio_mcp.low_level import memory_link_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

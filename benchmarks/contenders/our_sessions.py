@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from trio_mcp import ClientSession, ServerSession, memory_link_pair
 from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.low_level import ClientSession, ServerSession, memory_link_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from trio_mcp import RequestContext
+    from trio_mcp.low_level import RequestContext
 
 
 class AddArguments(TypedDict):

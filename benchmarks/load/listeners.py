@@ -17,8 +17,9 @@ from typing import Any
 import trio
 
 from benchmarks.load.wire import WrongAnswer
-from trio_mcp import Client, Server, SessionMessage, memory_link_pair
+from trio_mcp import Client, Server
 from trio_mcp.jsonrpc.messages import Notification, Request
+from trio_mcp.low_level import SessionMessage, memory_link_pair
 from trio_mcp.server.base_server import core_of
 
 LINKS = 10

@@ -11,7 +11,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from types_overview import table
 
-from trio_mcp.conformance.statements.model import AUTHORIZATION, NOT_OBSERVABLE, REVISIONS, Place, Statement, statements
+from trio_mcp.conformance.statements.model import (
+    AUTHORIZATION,
+    NOT_OBSERVABLE,
+    REVISIONS,
+    Location,
+    Statement,
+    statements,
+)
 
 KEYWORDS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT")
 STATUSES = ("checked", "unchecked", *NOT_OBSERVABLE, AUTHORIZATION)
@@ -74,11 +81,11 @@ def _places(statement: Statement) -> list[nodes.Node]:
     return found
 
 
-def _words(place: Place) -> tuple[str, str]:
+def _words(place: Location) -> tuple[str, str]:
     return place.section, place.hash
 
 
-def _links(places: Iterable[Place]) -> Iterator[nodes.Node]:
+def _links(places: Iterable[Location]) -> Iterator[nodes.Node]:
     for place in places:
         yield nodes.Text(" ")
         yield nodes.reference(text=place.revision, refuri=place.link)

@@ -16,7 +16,7 @@ import trio
 from joserfc import jwk, jwt
 
 from trio_mcp import Server
-from trio_mcp.auth.testing import Answer, AuthorizationServer, Fetch, protected
+from trio_mcp.auth.testing import AuthorizationServer, Fetch, ServerResponse, protected
 from trio_mcp.auth.testing.faults import cut, edited, endless, lost, moved, raw, redirected, silent, status
 
 REDIRECT = "http://127.0.0.1:0/callback"
@@ -45,7 +45,7 @@ def post(server: AuthorizationServer, endpoint: str, fields: Mapping[str, str] |
 
 def answer_to(
     server: AuthorizationServer, endpoint: str, fields: Mapping[str, str] | None = None, /, **form: str
-) -> Answer:
+) -> ServerResponse:
     url = f"{server.issuer}/{endpoint}"
     return server.handle(Fetch("", "POST", url, {"Content-Type": FORM, **(fields or {})}, urlencode(form).encode()))
 
@@ -313,7 +313,7 @@ def test_a_token_can_be_introspected_by_those_with_a_secret() -> None:
 
 def test_a_client_registers() -> None:
     server = server_with()
-    server.settings.client_secret_lifetime = 10
+    server.settings["client_secret_lifetime"] = 10
     status, said = register(server)
     assert (status, said["token_endpoint_auth_method"], "client_secret" in said) == (201, "none", False)
     assert "code" in asked(server, said["client_id"])
@@ -322,13 +322,13 @@ def test_a_client_registers() -> None:
     code = asked(server, said["client_id"])["code"]
     own = {"client_id": said["client_id"], "client_secret": said["client_secret"]}
     assert exchanged(server, code, **own)[0] == 200
-    server.settings.clock = lambda: Clock.now + 10
+    server.settings["clock"] = lambda: Clock.now + 10
     assert exchanged(server, code, **own)[1]["error"] == "invalid_client"
     server.clients.forget(said["client_id"])
     with pytest.raises(ValueError, match="not known here"):
         asked(server, said["client_id"])
     assert server.handle(Fetch("", "POST", f"{server.issuer}/register", {}, b"[")).status == 400
-    server.settings.registration = False
+    server.settings["registration"] = False
     assert "registration_endpoint" not in server.metadata()
     assert server.handle(Fetch("", "POST", f"{server.issuer}/register")).status == 404
 

@@ -14,8 +14,9 @@ from tests.checkpoints.session_rows import sent_or_cancelled
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
-from trio_mcp import AsgiApp, Client, Context, Server, memory_link_pair
+from trio_mcp import AsgiApp, Client, Context, Server
 from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.low_level import memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.server.base_server import BaseServer

@@ -13,8 +13,9 @@ from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_befor
 from tests.injection import cancel_everywhere
 from tests.peer import Peer, settle
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, ClientSession, Link, LocalProtocolError, RequestContext, memory_link_pair
+from trio_mcp import LocalProtocolError
 from trio_mcp._nursery import EnteredOnce
+from trio_mcp.low_level import BaseSession, ClientSession, Link, RequestContext, memory_link_pair
 
 
 @contextlib.asynccontextmanager

@@ -9,13 +9,13 @@ from tests.checkpoints import auth_rows, client_rows, server_rows, session_rows,
 from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
-from trio_mcp import (
-    AsgiApp,
+from trio_mcp import AsgiApp, Client, ClientGroup, MemoryEventStore, SqliteEventStore
+from trio_mcp._nursery import EnteredOnce
+from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
+from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
+from trio_mcp.low_level import (
     BaseSession,
-    Client,
-    ClientGroup,
-    MemoryEventStore,
-    SqliteEventStore,
     failover_client,
     memory_link_pair,
     sse_client,
@@ -27,10 +27,6 @@ from trio_mcp import (
     unix_client,
     websocket_client,
 )
-from trio_mcp._nursery import EnteredOnce
-from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
-from trio_mcp.auth.testing import AuthorizationServer
-from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.testing import CallRecorder, FaultLinks, check_transport

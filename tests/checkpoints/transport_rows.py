@@ -15,13 +15,12 @@ import trio.testing
 
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.public_names import ROOT
-from trio_mcp import (
-    Client,
-    EventStore,
-    MemoryEventStore,
-    Server,
-    SqliteEventStore,
-    StdioServerParameters,
+from trio_mcp import Client, EventStore, MemoryEventStore, Server, SqliteEventStore, StdioServerParameters
+from trio_mcp._nursery import EnteredOnce
+from trio_mcp.client.targets import Target
+from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
+from trio_mcp.http.server.event_store import EventsLost, StoredEvent
+from trio_mcp.low_level import (
     failover_client,
     memory_link_pair,
     sse_client,
@@ -33,10 +32,6 @@ from trio_mcp import (
     unix_client,
     websocket_client,
 )
-from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.targets import Target
-from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
-from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
 from trio_mcp.types.versions import LATEST_LEGACY
@@ -96,7 +91,8 @@ PROGRAM = """
 import sys
 import trio
 from tests.checkpoints.table import Check
-from trio_mcp import Server, stdio_server
+from trio_mcp import Server
+from trio_mcp.low_level import stdio_server
 from trio_mcp.server.base_server import BaseServer
 
 async def main():

@@ -144,7 +144,7 @@ def test_what_goes_wrong_is_a_clear_line_and_a_status(many: Path, line: tuple[st
 
 @pytest.mark.parametrize("kind", ["dies", "hangs"])
 def test_what_was_measured_until_the_server_failed_is_there(many: Path, kind: str) -> None:
-    ended = bench(many, *QUICK, "--timeout", "0.2", "--json", "-", server=(kind, "110"))
+    ended = bench(many, *QUICK, "--timeout", "1", "--json", "-", server=(kind, "110"))
     first, second = steps_of(ended.stdout)
     # All but the fifth that warms up.
     assert (first["errors"], first["calls"]) == ({}, 96 - 19)

@@ -19,7 +19,7 @@ from trio_mcp import Client, Context, Server
 from trio_mcp.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
 from trio_mcp.bench.html import html
 from trio_mcp.bench.ladder import Bench, Side
-from trio_mcp.bench.plan import Call, Named, Plan, Terms, choose
+from trio_mcp.bench.plan import BenchTerms, NamedTool, Plan, ToolCall, choose
 from trio_mcp.bench.report import BenchReport, Measured, ToolFigures, report_of
 from trio_mcp.bench.table import table
 from trio_mcp.errors import SessionClosed, ToolError
@@ -142,7 +142,9 @@ def test_steps_in_which_many_calls_fail_show_no_bend(steps: tuple[Step, ...], sa
 def test_the_longest_bar_of_a_page_fills_its_row() -> None:
     """A browser fills only a part of the row if the sum of the factors is below 1, as that of seconds is."""
     steps = (step(1, 100, 0.001), step(4, 110, 0.084))
-    report = BenchReport((Measured("x", "", "stdio", "2026-07-28", steps),), Terms(), (), (), (), {}, "complete", "")
+    report = BenchReport(
+        (Measured("x", "", "stdio", "2026-07-28", steps),), BenchTerms(), (), (), (), {}, "complete", ""
+    )
     rows = re.findall(r'<div class="bar large".*?</div>', html(report))
     bars = [[float(factor) for factor in re.findall(r"flex-grow:([0-9.]+)", row)] for row in rows]
     assert len(bars) == 4
@@ -213,7 +215,7 @@ def test_only_what_is_read_only_is_called_unless_it_is_named() -> None:
     assert plan.notes == [
         "not called, since not annotated as read-only (name those to call with --tool): writes, unsure, contradicts"
     ]
-    plan = choose([offered], [Named("writes", {"x": 1}), Named("reads")], 0)
+    plan = choose([offered], [NamedTool("writes", {"x": 1}), NamedTool("reads")], 0)
     assert (plan.tools, plan.writing) == (["writes", "reads"], ("writes",))
     assert plan.calls[0].arguments == {"x": 1}
 
@@ -274,8 +276,8 @@ async def bench_of(
 ) -> AsyncIterator[Bench]:
     async with contextlib.AsyncExitStack() as stack:
         sides = [Side(await stack.enter_async_context(Client(server, mode=mode))) for server in servers]
-        plan = Plan([Call(each, {}) for each in tools])
-        yield Bench(sides, plan, Terms(**terms))  # type: ignore[arg-type]
+        plan = Plan([ToolCall(each, {}) for each in tools])
+        yield Bench(sides, plan, BenchTerms(**terms))  # type: ignore[arg-type]
 
 
 def reported(bench: Bench) -> BenchReport:
@@ -521,7 +523,7 @@ def test_a_page_holds_what_a_server_says_as_text() -> None:
     evil = "</title><script>alert(1)</script>\u202e"
     server = Measured(evil, evil, "stdio", "2026-07-28", (step(1, 100, 0.01), step(4, 110, 0.04)))
     tools = tuple(ToolFigures(name, (0.1, None), (0.1, None)) for name in (evil, "x"))
-    report = BenchReport((server, server), Terms(), tools, (), (evil,), {evil: evil}, "lost", evil)
+    report = BenchReport((server, server), BenchTerms(), tools, (), (evil,), {evil: evil}, "lost", evil)
     for text in (html(report), table(report)):
         assert "\u202e" not in text
     assert "<script" not in html(report)

@@ -19,8 +19,9 @@ import trio
 
 from tests.cli.running import FASTMCP, ROOT, command, config, environment, run
 from tests.server.http.certificate import over_tls
-from trio_mcp import Client, __version__, tcp_client
+from trio_mcp import Client, __version__
 from trio_mcp.cli.parser import COMMANDS
+from trio_mcp.low_level import tcp_client
 
 
 def test_list_shows_names_parameters_and_descriptions(shop: Path) -> None:

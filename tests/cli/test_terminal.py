@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.running import command, environment, run
 from trio_mcp.cli.answers import Given
-from trio_mcp.cli.terminal import Script
+from trio_mcp.cli.terminal import FormScript
 from trio_mcp.types import ElicitRequestFormParams
 
 ASKING = '''
@@ -338,7 +338,7 @@ def test_no_form_is_sent_that_nothing_was_given_for(
     """An answer to one question must not count as consent to another."""
     given = Given(tuple(word.split("=", 1)) for word in words.split())  # type: ignore[misc]
     params = ElicitRequestFormParams.from_wire({"message": "Really?", "requestedSchema": schema})
-    assert Script(given, "call", lambda: None)(params) == answer
+    assert FormScript(given, "call", lambda: None)(params) == answer
     assert said in capsys.readouterr().err
 
 

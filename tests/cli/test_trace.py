@@ -14,12 +14,12 @@ from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Malformed,
     Notification,
     Request,
     Response,
+    TransportFailure,
 )
 
 server = Server("traced")
@@ -122,7 +122,7 @@ async def test_a_response_tells_what_it_answers(
     trace.message("-->", Request(1, "tools/list"))
     await trio.sleep(0.5)
     trace.message("<--", Response(1, {}))
-    trace.message("***", Failure(ValueError("it broke")))
+    trace.message("***", TransportFailure(ValueError("it broke")))
     assert capsys.readouterr().err.splitlines() == [
         "   0.000 s --> tools/list (1)",
         "   0.500 s <-- result of tools/list, 500 ms (1) {}",

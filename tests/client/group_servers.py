@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Callable
 import trio
 
 from tests.client.servers import make_server
-from trio_mcp import Backoff, ClientGroup, Link, Server, ServerStatus, StdioServerParameters, memory_link_pair
+from trio_mcp import Backoff, ClientGroup, Server, StdioServerParameters
 from trio_mcp._nursery import background_nursery
+from trio_mcp.low_level import Link, memory_link_pair
+from trio_mcp.statistics import ServerStatus
 
 CALCULATOR = StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"], stderr="discard")
 AT_ONCE = Backoff(first=0.01, longest=0.02, attempts=None)

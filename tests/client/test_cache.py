@@ -30,7 +30,7 @@ from trio_mcp import (
     Server,
     TransportError,
 )
-from trio_mcp.client.cache import Flight
+from trio_mcp.client.cache import RequestInFlight
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.schema.validator import SchemaValidator
 
@@ -292,7 +292,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.number = 0
         self.last: dict[tuple[str, Any], _Said] = {}
-        self.flights: list[tuple[Flight, str]] = []
+        self.flights: list[tuple[RequestInFlight, str]] = []
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("trio.current_time", lambda: self.now)
         self.patch.setattr("trio.lowlevel.current_trio_token", lambda: "one run")

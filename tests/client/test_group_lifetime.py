@@ -23,19 +23,19 @@ from trio_mcp import (
     CallOptions,
     ClientGroup,
     Context,
-    Link,
     LocalProtocolError,
     McpError,
     ProcessExited,
     RequestTimeout,
     Server,
-    ServerStatus,
     SessionClosed,
     SessionOptions,
     StdioServerParameters,
     TransportError,
     UnknownTool,
 )
+from trio_mcp.low_level import Link
+from trio_mcp.statistics import ServerStatus
 from trio_mcp.types import PromptReference
 
 

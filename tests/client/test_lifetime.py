@@ -18,7 +18,6 @@ from tests.peer import Peer, played
 from trio_mcp import (
     CallOptions,
     Client,
-    Link,
     LocalProtocolError,
     ProcessExited,
     RequestTimeout,
@@ -28,6 +27,7 @@ from trio_mcp import (
     StdioServerParameters,
     TransportError,
 )
+from trio_mcp.low_level import Link
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
 

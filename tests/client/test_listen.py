@@ -45,7 +45,7 @@ from trio_mcp import (
     TransportError,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, TransportFailure
 from trio_mcp.types import meta
 
 EVERYTHING: dict[str, Any] = {
@@ -316,7 +316,7 @@ async def test_the_loss_of_the_link_is_raised_by_every_loop(how: str, revision: 
             if how == "closed by the server":
                 await wire.close()
             elif how == "broken":
-                await wire.send(Failure(TransportError("the cable is cut")))
+                await wire.send(TransportFailure(TransportError("the cable is cut")))
             else:
                 await client.aclose()
         for listener in listeners:

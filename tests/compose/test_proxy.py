@@ -28,9 +28,9 @@ from trio_mcp import (
     ResourceUpdated,
     Server,
     ToolsListChanged,
-    memory_link_pair,
 )
 from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.low_level import memory_link_pair
 from trio_mcp.server.base_server import core_of
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS

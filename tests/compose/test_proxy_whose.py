@@ -14,10 +14,11 @@ import trio
 from tests.http_peer import INITIALIZED, Asked, HttpPeer, event, peer
 from tests.peer import LEGACY, MODERN, Peer, settle
 from tests.server.input_harness import EVERYTHING
-from trio_mcp import Link, ProxyServer, memory_link_pair
+from trio_mcp import ProxyServer
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, Notification, Request, Response
+from trio_mcp.low_level import Link, memory_link_pair
 from trio_mcp.proxy.unanswered import UnansweredCalls
 from trio_mcp.server.base_server import core_of
 from trio_mcp.session.limits import HandlerOptions, SessionOptions

@@ -13,17 +13,18 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from trio_mcp import Link, Notification, SessionMessage, TransportError, memory_link_pair, stream_link
+from trio_mcp import Notification, TransportError
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Malformed,
     Request,
     Response,
+    TransportFailure,
 )
+from trio_mcp.low_level import Link, SessionMessage, memory_link_pair, stream_link
 
 LIMIT = 64 * 1024
 """The longest message that the links over raw streams accept."""
@@ -432,7 +433,7 @@ class EndsAsALoss(Sends):
         if not self.closed:
             self.closed = True
             with contextlib.suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-                self.inner.send_nowait(SessionMessage(Failure(TransportError("gone"))))
+                self.inner.send_nowait(SessionMessage(TransportFailure(TransportError("gone"))))
         await super().aclose()
 
 
@@ -801,7 +802,7 @@ class EndsWithGarbage(Receives):
         item = await super().receive()
         if isinstance(item.message, Malformed):
             self.ended = True
-            return SessionMessage(Failure(TransportError(item.message.reason)))
+            return SessionMessage(TransportFailure(TransportError(item.message.reason)))
         return item
 
 
@@ -869,7 +870,7 @@ class ReadsItAll(Wire):
 
 
 def is_loss(item: SessionMessage) -> bool:
-    return isinstance(item.message, Failure)
+    return isinstance(item.message, TransportFailure)
 
 
 @over_bytes("loss")
@@ -903,7 +904,7 @@ class NoCause(Receives):
 
     async def receive(self) -> SessionMessage:
         item = await super().receive()
-        return SessionMessage(Failure(TransportError(""))) if is_loss(item) else item
+        return SessionMessage(TransportFailure(TransportError(""))) if is_loss(item) else item
 
 
 @over_bytes("loss_ends")

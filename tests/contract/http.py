@@ -16,10 +16,11 @@ from typing import Any
 import trio
 
 from tests.contract.transports import Given, register
-from trio_mcp import Link, Notification, Server, SessionMessage, sse_client, streamable_http_client
+from trio_mcp import Notification, Server
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.jsonrpc import Request
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import Link, SessionMessage, sse_client, streamable_http_client
 from trio_mcp.server.base_server import core_of
 
 HANDSHAKE = Request(

@@ -10,8 +10,9 @@ import sys
 
 import trio
 
-from trio_mcp import Link, Notification, SessionMessage, stdio_server, stream_link
+from trio_mcp import Notification
 from trio_mcp.jsonrpc import Malformed
+from trio_mcp.low_level import Link, SessionMessage, stdio_server, stream_link
 
 LIMIT = 64 * 1024
 """The longest message that links over raw streams accept in the tests: here if there is a third argument."""

@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from tests.contract.broken import BROKEN, OnlyResponses, with_halves
-from trio_mcp import Link, memory_link_pair
+from trio_mcp.low_level import Link, memory_link_pair
 from trio_mcp.testing import ContractBroken, check_transport
 
 

@@ -25,11 +25,12 @@ import trio.testing
 from tests.contract.stdio_child import LIMIT, MALFORMED
 from tests.forks import command
 from tests.server.http.certificate import over_tls
-from trio_mcp import (
+from trio_mcp import Server, StdioServerParameters
+from trio_mcp._nursery import background_nursery, start
+from trio_mcp.jsonrpc import Malformed
+from trio_mcp.low_level import (
     Link,
-    Server,
     SessionMessage,
-    StdioServerParameters,
     failover_client,
     memory_link_pair,
     stdio_client,
@@ -38,8 +39,6 @@ from trio_mcp import (
     unix_client,
     websocket_client,
 )
-from trio_mcp._nursery import background_nursery, start
-from trio_mcp.jsonrpc import Malformed
 from trio_mcp.server.base_server import core_of
 from trio_mcp.sockets.listening import peer_credentials
 

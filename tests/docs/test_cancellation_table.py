@@ -19,17 +19,8 @@ from tests.client.listening import MODERN
 from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
 from tests.peer import ENVIRONMENT, Peer, settle
-from trio_mcp import (
-    BaseSession,
-    CallOptions,
-    Client,
-    ClientSession,
-    Server,
-    SessionOptions,
-    StdioServerParameters,
-    memory_link_pair,
-    stdio_client,
-)
+from trio_mcp import CallOptions, Client, Server, SessionOptions, StdioServerParameters
+from trio_mcp.low_level import BaseSession, ClientSession, memory_link_pair, stdio_client
 
 HANG = 30  # seconds; only a net, nothing here waits that long
 CHECKS: dict[str, Callable[[], Awaitable[None]]] = {}
@@ -279,7 +270,7 @@ async def stdio_client_block() -> None:
 
 FLOODED = """
 import os, sys, trio
-from trio_mcp import SessionMessage, stdio_server
+from trio_mcp.low_level import SessionMessage, stdio_server
 from trio_mcp.jsonrpc.messages import Notification
 
 async def main():

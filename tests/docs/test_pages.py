@@ -119,7 +119,12 @@ def test_workflows_give_the_action_what_it_takes() -> None:
 DOCS = ROOT / "docs"
 START = DOCS / "index.md"
 PARTS = ("tutorial", "how-to", "explanation", "reference")
-ELSEWHERE = {"design.md": "explanation", "rough_edges.md": "explanation", "performance.md": "reference"}
+ELSEWHERE = {
+    "design.md": "explanation",
+    **{f"design/{page.name}": "explanation" for page in (DOCS / "design").glob("*.md")},
+    "rough_edges.md": "explanation",
+    "performance.md": "reference",
+}
 """Pages that stay at the top, where tools and readers of the source look for them."""
 
 PAGES = [page for page in pages() if page.is_relative_to(DOCS) and not page.is_relative_to(DOCS / "changes")]

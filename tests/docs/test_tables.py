@@ -19,11 +19,11 @@ from trio_mcp import (
     Answers,
     Backoff,
     CallOptions,
-    ClientGroup,
     Context,
     FailoverParameters,
     FunctionOptions,
-    HttpOptions,
+    GroupOptions,
+    HttpSettings,
     InputOptions,
     ListOptions,
     ResponseCache,
@@ -33,6 +33,20 @@ from trio_mcp import (
     SqliteEventStore,
     StdioServerParameters,
     link,
+)
+from trio_mcp._settings import completed, settings_of
+from trio_mcp.auth import OAuth, ResourceOptions, fetching
+from trio_mcp.auth.client import keeping
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.server import keys
+from trio_mcp.http.client import heads as http_heads
+from trio_mcp.http.client import streamable as http_link
+from trio_mcp.http.client.sending import incoming
+from trio_mcp.http.framing import MAX_FRAMING
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
+from trio_mcp.http.server.legacy import streams as router
+from trio_mcp.http.server.legacy.stores import MemoryEventStore
+from trio_mcp.low_level import (
     sse_client,
     stdio_client,
     stdio_server,
@@ -42,21 +56,9 @@ from trio_mcp import (
     unix_client,
     websocket_client,
 )
-from trio_mcp.auth import OAuth, ResourceServer, fetching
-from trio_mcp.auth.client import keeping
-from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.server import keys
-from trio_mcp.http.client import heads as http_heads
-from trio_mcp.http.client import streamable as http_link
-from trio_mcp.http.client.sending import incoming
-from trio_mcp.http.framing import MAX_FRAMING
-from trio_mcp.http.runner.settings import configured
-from trio_mcp.http.server.legacy import streams as router
-from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.middleware import Caching, RateLimit
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH
-from trio_mcp.sockets.serving import SocketOptions
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -78,7 +80,10 @@ def constant(name: str, room: str = "trio_mcp.") -> Any:
 
 FAILOVER = "trio_mcp.client.failover."
 
-CONFIG = configured("127.0.0.1", 0)
+OF_HTTP: Any = completed(HttpSettings, {})
+OF_SOCKETS: Any = completed(SocketSettings, {})
+
+CONFIG = QuietConfig()
 OPTIONS = SessionOptions()
 
 # By the first cell of each row.
@@ -94,7 +99,7 @@ STATED = {
         f"FailoverParameters({name}=…)": default(FailoverParameters, name)
         for name in ("check_after", "check_timeout", "attempt_timeout", "head_start", "settle", "patience")
     },
-    "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
+    "ClientGroup(max_wait=…)": settings_of(GroupOptions)["max_wait"].default,
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
@@ -104,7 +109,7 @@ STATED = {
     "an exchange with an authorization server": fetching.TIMEOUT,
     "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
     "a refresh that was sent, whose callers have left": float(keeping.FINISH),
-    "ResourceServer(remember=…)": default(ResourceServer, "remember"),
+    "ResourceServer(remember=…)": settings_of(ResourceOptions)["remember"].default,
     "the keys of an issuer": keys.FRESH,
     "the keys of an issuer that does not respond": keys.STALE,
     "asking an issuer for its keys or its metadata again": keys.RETRY,
@@ -157,15 +162,15 @@ STATED = {
     ),
     "messages in an HTTP link, each way": link.BUFFER,
     **{
-        f"serve_tcp({name}=…), serve_unix({name}=…)": getattr(SocketOptions(), name)
+        f"serve_tcp({name}=…), serve_unix({name}=…)": OF_SOCKETS[name]
         for name in ("head_timeout", "write_timeout", "grace")
     },
     "the last messages on a socket or another stream": constant("LAST_WORDS", "trio_mcp.sockets.stream_link"),
-    "connections to a TCP or Unix socket open at once": SocketOptions().max_connections,
-    "bytes of a message to a server on a socket": SocketOptions().max_message_size,
+    "connections to a TCP or Unix socket open at once": OF_SOCKETS["max_connections"],
+    "bytes of a message to a server on a socket": OF_SOCKETS["max_message_size"],
     "bytes of a message on another stream, or from a server on a socket": default(stream_link, "max_message_size"),
     "bytes of the path of a Unix socket, on Linux": LONGEST_PATH,
-    "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": HttpOptions().ping_timeout,
+    "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": OF_HTTP["ping_timeout"],
     "websocket_client(ping_interval=…)": default(websocket_client, "ping_interval"),
     "connecting to a server on TCP, with its TLS handshake": constant("OPENING_TIMEOUT"),
     "opening a WebSocket, from connecting to the end of its handshake": constant("OPENING_TIMEOUT"),
@@ -177,7 +182,7 @@ STATED = {
         constant("INBOX")
     ),
     "bytes of a message over a WebSocket, for a client": default(websocket_client, "max_message_size"),
-    "bytes of a message over a WebSocket, for a server": HttpOptions().max_message_size,
+    "bytes of a message over a WebSocket, for a server": OF_HTTP["max_message_size"],
     "fragments of a message over a WebSocket, whatever their size": constant("FREE_FRAGMENTS"),
     "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD", "trio_mcp.websocket."),
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
@@ -189,35 +194,33 @@ STATED = {
     "changes that one listener has not been told yet": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
     "synchronous functions running in threads": FunctionOptions().max_sync_threads,
-    "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
+    "HttpOptions(session_timeout=…)": OF_HTTP["session_timeout"],
     "keep_alive_timeout of hypercorn's Config": CONFIG.keep_alive_timeout,
     "reading what is left of an HTTP body that the server does not want": constant("DRAIN_TIME"),
     "a stream of a protected server, after its token has expired": constant("LEEWAY", "trio_mcp.http.server.gate"),
-    "HttpOptions(head_timeout=…)": HttpOptions().head_timeout,
-    "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
-    "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
-    "HttpOptions(grace=…)": HttpOptions().grace,
+    "HttpOptions(head_timeout=…)": OF_HTTP["head_timeout"],
+    "HttpOptions(body_timeout=…)": OF_HTTP["body_timeout"],
+    "HttpOptions(write_timeout=…)": OF_HTTP["write_timeout"],
+    "HttpOptions(grace=…)": OF_HTTP["grace"],
     "messages on one stream of an HTTP session, before its handler waits": router.ROOM,
     "messages on one stream of an HTTP session, in total": router.MAX_WAITING,
     "bytes on one stream of an HTTP session": router.MAX_WAITING_BYTES,
     "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
-    "HTTP connections open at once": HttpOptions().max_connections,
+    "HTTP connections open at once": OF_HTTP["max_connections"],
     "the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
     "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),
     "the body of an HTTP error": constant("ERROR_BODY_TIMEOUT"),
     "an HTTP stream after its response": constant("DRAIN_TIMEOUT"),
     "messages of an HTTP session that wait for its event store": router.MAX_UNSTORED,
     "responses of an HTTP session that its event store refused, for clients that come back": router.MAX_FAULTY,
-    "sessions over HTTP, and again open WebSockets": HttpOptions().max_sessions,
+    "sessions over HTTP, and again open WebSockets": OF_HTTP["max_sessions"],
     "bytes of messages of an HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
-    "HTTP requests under way, and again bodies being read": HttpOptions().max_requests,
+    "HTTP requests under way, and again bodies being read": OF_HTTP["max_requests"],
     "bytes of HTTP requests under way, and again of bodies being read; a single one may be larger": (
-        HttpOptions().max_request_bytes
+        OF_HTTP["max_request_bytes"]
     ),
     "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
-    "bytes of the head of an HTTP/1.1 request, its target and fields": configured(
-        "127.0.0.1", 0
-    ).h11_max_incomplete_size,
+    "bytes of the head of an HTTP/1.1 request, its target and fields": QuietConfig().h11_max_incomplete_size,
     "heads of HTTP requests that a server remembers, and again its runner h11 or httptools": constant(
         "MAX_SEEN", "trio_mcp.http.runner"
     ),
@@ -229,7 +232,7 @@ STATED = {
     ),
     "bytes of an HTTP body that the server does not want and reads all the same, so that the client can read the"
     " response": constant("DRAINED"),
-    "bytes of the body of an HTTP request": HttpOptions().max_message_size,
+    "bytes of the body of an HTTP request": OF_HTTP["max_message_size"],
     "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
     "callers that a RateLimit keeps track of": RateLimit(1).max_callers,
@@ -313,9 +316,8 @@ def test_every_transport_has_the_same_limit() -> None:
 
 
 def test_both_ends_of_a_websocket_have_the_same_patience() -> None:
-    options = HttpOptions()
-    assert default(websocket_client, "ping_timeout") == options.ping_timeout
-    assert default(websocket_client, "ping_interval") == options.keep_alive
+    assert default(websocket_client, "ping_timeout") == OF_HTTP["ping_timeout"]
+    assert default(websocket_client, "ping_interval") == OF_HTTP["keep_alive"]
 
 
 def test_both_ends_of_stdio_have_the_same_limit() -> None:
@@ -325,7 +327,7 @@ def test_both_ends_of_stdio_have_the_same_limit() -> None:
 # --- the pages about HTTP ---------------------------------------------------------------------------------------------
 
 
-FIELDS = {field.name: field.default for field in attrs.fields(HttpOptions)}
+FIELDS = {name: setting.default for name, setting in settings_of(HttpSettings).items()}
 
 IN_WORDS = {
     "allowed_hosts": (
@@ -338,9 +340,9 @@ IN_WORDS = {
 
 ELSEWHERE = {
     "host": default(Server.serve_http, "host"),
-    "config.keep_alive_timeout": configured("127.0.0.1", 0).keep_alive_timeout,
+    "config.keep_alive_timeout": QuietConfig().keep_alive_timeout,
 }
-"""Settings in the tables that are no fields of `HttpOptions`."""
+"""Settings in the tables that are not among `HttpSettings`."""
 
 
 def rows_below(page: str, header: str) -> Iterator[list[str]]:
@@ -386,8 +388,7 @@ def test_each_setting_of_a_socket_has_the_default_of_the_code() -> None:
     stated = {
         row[0].strip("`"): row[1] for row in rows_below("transports.md", "| setting | default | what it limits |")
     }
-    assert stated == {field.name: str(field.default) for field in attrs.fields(SocketOptions)}
-    assert stated.keys() == SocketSettings.__annotations__.keys()
+    assert stated == {name: str(setting.default) for name, setting in settings_of(SocketSettings).items()}
 
 
 BOUNDS = {

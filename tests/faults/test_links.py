@@ -12,8 +12,9 @@ from trio.testing import MockClock
 
 from tests.effort import examples
 from tests.tables import by_outcome
-from trio_mcp import Client, Link, Server, SessionMessage, TransportError, memory_link_pair
-from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp import Client, Server, TransportError
+from trio_mcp.jsonrpc.messages import Notification, TransportFailure
+from trio_mcp.low_level import Link, SessionMessage, memory_link_pair
 from trio_mcp.testing import (
     ON_LINKS,
     Await,
@@ -66,7 +67,7 @@ async def heard(channel: trio.abc.ReceiveChannel[SessionMessage]) -> str:
     came = []
     began = trio.current_time()
     async for item in channel:
-        what = "lost" if isinstance(item.message, Failure) else item.message.params["n"]  # type: ignore[union-attr,index]
+        what = "lost" if isinstance(item.message, TransportFailure) else item.message.params["n"]  # type: ignore[union-attr,index]
         came.append(f"{what}@{trio.current_time() - began:g}")
     return " ".join([*came, f"end@{trio.current_time() - began:g}"])
 
@@ -114,7 +115,7 @@ async def test_a_reset_is_a_loss_with_a_cause_for_one_side_and_an_end_for_the_ot
 async def test_the_cause_of_a_reset_can_be_chosen() -> None:
     cause = ValueError("mine")
     async with opened(Faults(sent=[Reset(cause)])) as (near, _, _):
-        assert (await near.read.receive()).message == Failure(cause)
+        assert (await near.read.receive()).message == TransportFailure(cause)
 
 
 async def stalled(links: FaultLinks) -> None:

@@ -25,7 +25,8 @@ import trio
 from pydantic import Field
 
 from tests.server.http.certificate import over_tls
-from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, stdio_server
+from trio_mcp import Context, HttpOptions, MemoryEventStore, Server
+from trio_mcp.low_level import stdio_server
 from trio_mcp.sockets.serving import SocketSettings
 
 COUNTED = ("requests", "bodies", "sessions", "sse_sessions", "exchanges", "streams", "unanswered", "websockets")

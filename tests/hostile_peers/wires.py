@@ -13,10 +13,11 @@ import trio.testing
 from wsproto.frame_protocol import Opcode
 
 from tests.websocket.ways import Raw, serving
-from trio_mcp import Link, Server, memory_link_pair, stream_link
+from trio_mcp import Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import SessionMessage
+from trio_mcp.low_level import Link, memory_link_pair, stream_link
 
 __all__ = ["SERVED", "TO_SERVERS", "Lines", "Wire"]
 

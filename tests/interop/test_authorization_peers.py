@@ -38,6 +38,7 @@ from tests.listening import on_held_port
 from trio_mcp import Client
 from trio_mcp.auth import OAuth
 from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.http.runner.hypercorn.settings import settings_from
 from trio_mcp.http.runner.serving import serve_asgi
 
 from .node_peers import NodePeers
@@ -241,7 +242,7 @@ async def official(issuer: str | None, **settings: Any) -> AsyncIterator[str]:
         app = server.streamable_http_app()
         with trio.fail_after(DEADLINE):
             async with server.session_manager.run(), trio.open_nursery() as nursery:
-                await nursery.start(partial(serve_asgi, app, config))
+                await nursery.start(partial(serve_asgi, app, settings_from(config)))
                 yield f"{origin}/mcp"
                 nursery.cancel_scope.cancel()
 

@@ -11,7 +11,8 @@ import trio
 
 from tests.waiting import eventually
 from tests.ways import MOUNTED, WAYS
-from trio_mcp import Client, Context, Server, stream_link, types
+from trio_mcp import Client, Context, Server, types
+from trio_mcp.low_level import stream_link
 
 from .pages import FOREIGN, Pages
 from .support import DEADLINE

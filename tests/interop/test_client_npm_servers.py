@@ -13,18 +13,9 @@ import trio
 
 from tests.listening import listens_on
 from tests.waiting import eventually
-from trio_mcp import (
-    Client,
-    ClientSession,
-    McpError,
-    RequestTimeout,
-    ResourceUpdated,
-    ToolsListChanged,
-    UnknownTool,
-    stdio_client,
-    types,
-)
+from trio_mcp import Client, McpError, RequestTimeout, ResourceUpdated, ToolsListChanged, UnknownTool, types
 from trio_mcp.http.client.origins import ORIGINS
+from trio_mcp.low_level import ClientSession, stdio_client
 
 from .support import DEADLINE, Launch
 

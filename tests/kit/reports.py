@@ -8,7 +8,7 @@ import attrs
 
 from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome
 from trio_mcp.conformance.rules.model import Rule, held
-from trio_mcp.conformance.steps import Ask, Await, Cancel
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel
 from trio_mcp.conformance.transcript.events import Event
 
 __all__ = ["HOSTILE", "SECRETS", "clean_report", "report"]
@@ -52,7 +52,9 @@ def _twice() -> Failure:
         Event("mark", "kit", time=0.32, facts={"what": "alive", "seconds": 0.002}),
     )
     problem = "the request #8 was cancelled, and got a response all the same"
-    return Failure(problem, events, 7, (Ask("tools/call", {"name": "log_in"}), Cancel(), Await()), OLD, 3, 3, 7)
+    return Failure(
+        problem, events, 7, (Ask("tools/call", {"name": "log_in"}), Cancel(), AwaitResponses()), OLD, 3, 3, 7
+    )
 
 
 def _header() -> Failure:

@@ -18,9 +18,8 @@ from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import TransportError
 from trio_mcp.conformance import engine, run
 from trio_mcp.conformance.clients import OVERTIME, StreamClient, check_client
-from trio_mcp.conformance.engine import Check, Options, check_server
+from trio_mcp.conformance.engine import Check, check_server
 from trio_mcp.conformance.outcomes import CheckReport
-from trio_mcp.conformance.rules.catalogue import RULES
 from trio_mcp.conformance.wires.targets import WireTarget
 
 LEGACY = "2025-11-25"
@@ -59,8 +58,8 @@ def silent_after(count: int) -> WireTarget:
 
 
 async def checked(target: WireTarget, *rules: str, **options: Any) -> CheckReport:
-    settings: dict[str, Any] = {"revisions": (LEGACY,), "rules": tuple(RULES[each] for each in rules)}
-    check = Check(target.open_wire, target.name, Options(**settings | options))
+    settings: dict[str, Any] = {"revisions": (LEGACY,), "rules": rules}
+    check = Check(target.open_wire, target.name, settings | options)  # type: ignore[arg-type]
     await check.run()
     return check.report()
 

@@ -6,7 +6,7 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,14 @@ import trio.testing
 
 from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
-from trio_mcp.conformance import shrink
-from trio_mcp.conformance.engine import Check, Options, check_server
+from trio_mcp.conformance.clients import check_client
+from trio_mcp.conformance.engine import Check, check_server
 from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.plans import shrink
+from trio_mcp.conformance.plans.moves import catalogue
+from trio_mcp.conformance.plans.moves.model import Move
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, judged, rule
-from trio_mcp.conformance.run import Terms
 from trio_mcp.conformance.steps import Ask
 from trio_mcp.conformance.wires.targets import WireTarget
 from trio_mcp.types import ToolAnnotations
@@ -45,9 +47,9 @@ def answered(history: History) -> Iterator[Verdict]:
             yield judged(bool(asked.answers), asked.overdue or asked.answers[0], "no answer")
 
 
-async def check(target: WireTarget, *rules: Rule, **options: Any) -> CheckReport:
+async def check(target: WireTarget, *rules: Rule, moves: Collection[Move] = (), **options: Any) -> CheckReport:
     settings = {"revisions": (LEGACY,), "examples": 100, "rules": rules or (answered_once, answered)} | options
-    made = Check(target.open_wire, target.name, Options(**settings))
+    made = Check(target.open_wire, target.name, settings, moves=moves)  # type: ignore[arg-type]
     await made.run()
     return made.report()
 
@@ -182,7 +184,7 @@ def sent(seed: int) -> list[list[str]]:
         await plain(connection, message)
 
     clock = trio.testing.MockClock(autojump_threshold=0)
-    trio.run(partial(check, over_lines(listening), seed=seed, examples=90, every_move=True), clock=clock)
+    trio.run(partial(check, over_lines(listening), seed=seed, examples=90, moves=catalogue.MOVES.values()), clock=clock)
     return [[json.dumps(message) for message in each.heard] for each in connections]
 
 
@@ -209,7 +211,7 @@ async def test_a_budget_ends_the_check(
 
 
 async def test_a_rate_is_kept(autojump_clock: trio.testing.MockClock) -> None:
-    report = await check(over_lines(plain), terms=Terms(rate=10.0), examples=20)
+    report = await check(over_lines(plain), rate=10.0, examples=20)
     assert trio.current_time() >= report.requests / 10 * 0.8
 
 
@@ -288,7 +290,15 @@ async def test_bad_arguments() -> None:
     server = Server("ours")
     with pytest.raises(ValueError, match="no rule"):
         await check_server(server, rules=["answerd-once"])
-    with pytest.raises(ValueError, match="unknown revision '2020-01-01'"):
+    with pytest.raises(TypeError, match=r"^rules must be a list, got 'answered-once'"):
+        await check_server(server, rules="answered-once")
+    with pytest.raises(TypeError, match=r"^check_server\(\) .* 'example'; did you mean 'examples'\?"):
+        await check_server(server, example=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^check_client\(\) .* 'rate'; "):
+        await check_client(["true"], rate=1.0)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="examples must be at least 1, got 0"):
+        await check_server(server, examples=0)
+    with pytest.raises(ValueError, match=r"^revisions must be .* got \['2020-01-01'\]"):
         await check_server(server, revisions=["2020-01-01"])
     with pytest.raises(ValueError, match="no tool 'x'"):
         await check_server(server, tools=["x"])

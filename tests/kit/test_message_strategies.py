@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.types.published import validator
-from trio_mcp import Server, stream_link
+from trio_mcp import Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
+from trio_mcp.low_level import stream_link
 from trio_mcp.testing.strategies import (
     HEADER_FAULTS,
     MESSAGE_FAULTS,
+    AllowedOutcome,
     Hostile,
-    Outcome,
     chunks,
     cut_off,
     draws,
@@ -95,7 +96,7 @@ def test_a_message_that_a_revision_lacks_is_refused(make: Any, method: str, revi
 # --- hostile ones, sent to a healthy server -------------------------------------------------------------------------
 
 
-def fits(outcome: Outcome, answer: dict[str, Any], request_id: Any) -> bool:
+def fits(outcome: AllowedOutcome, answer: dict[str, Any], request_id: Any) -> bool:
     """Whether a response is among what a receiver may do."""
     if "error" in answer:
         return (outcome.codes is None or answer["error"]["code"] in outcome.codes) and answer.get("id") in (

@@ -23,7 +23,7 @@ from trio_mcp.conformance.report.junit import junit
 from trio_mcp.conformance.report.sarif import as_sarif
 from trio_mcp.conformance.report.table import table
 from trio_mcp.conformance.report.view import coverage
-from trio_mcp.conformance.steps import Ask, Await, Cancel
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel
 from trio_mcp.conformance.transcript.events import Event
 
 RULES = [outcome.rule.id for outcome in report().outcomes]
@@ -115,7 +115,7 @@ def test_what_leads_to_a_failure_is_written_and_read(tmp_path: Path) -> None:
     written = write_plan_files(report(), tmp_path / "replays")
     assert [path.name for path in written] == [f"{outcome.rule.id}.replay.json" for outcome in report().broken]
     found = read_plan_file(written[0])
-    assert found.plan == (Ask("tools/call", {"name": "log_in"}), Cancel(), Await())
+    assert found.plan == (Ask("tools/call", {"name": "log_in"}), Cancel(), AwaitResponses())
     assert (found.rule, found.revision, found.about["seed"]) == ("no-response-after-cancel", "2025-11-25", 42)
 
 

@@ -870,6 +870,11 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
 
 # What a rule must not take a stand on.
 SILENT: dict[str, Sequence[T]] = {
+    # An error after a cancellation is about that, and judged by `cancelled-unanswered`.
+    "ping-answered": [old(ask(1, "ping"), cancel(1), error(1, 0))],
+    "prompt-errors": [
+        t(PROMPTS, done(2, prompts=[]), ask(1, "prompts/get", name="x"), cancel(1), error(1, 0), server={"prompts": {}})
+    ],
     # A server of both eras may take what does not declare the modern one for a request of the legacy era.
     "error-codes-retired": [t(DISCOVER, done(1), ask(2, "resources/read", **without(REQUIRED[0])), error(2, -32002))],
     "error-codes-legacy-range": [t(DISCOVER, done(1), ask(2, "tools/call", **without(REQUIRED[0])), error(2, -32000))],

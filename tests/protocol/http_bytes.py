@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.tables import listed
-from trio_mcp.http.framing import Malformed
-from trio_mcp.http.runner.h1.incoming import Heads, Incoming
+from trio_mcp.http.framing import FramingError
+from trio_mcp.http.runner.h1.incoming import RequestHeads, RequestReader
 from trio_mcp.http.runner.h1.parsers import ParseFields, httptools_parser, parse_with_h11
 
 LIMIT = 1000
@@ -20,9 +20,9 @@ Verdict = tuple[list[Any], int | str]
 """The requests, and how it ends: the status of a refusal, ``more`` is waited for, or the last request closes."""
 
 
-def verdict(parse: ParseFields | Heads, pieces: Iterable[bytes], limit: int = LIMIT) -> Verdict:
+def verdict(parse: ParseFields | RequestHeads, pieces: Iterable[bytes], limit: int = LIMIT) -> Verdict:
     """Return what a connection reads."""
-    incoming = Incoming(parse if isinstance(parse, Heads) else Heads(parse, limit))
+    incoming = RequestReader(parse if isinstance(parse, RequestHeads) else RequestHeads(parse, limit))
     requests: list[Any] = []
     found: Any = None
     body = b""
@@ -44,7 +44,7 @@ def verdict(parse: ParseFields | Heads, pieces: Iterable[bytes], limit: int = LI
                 found, body = None, b""
                 if not head.lasting:
                     return requests, "closes"
-        except Malformed as exc:
+        except FramingError as exc:
             return requests, exc.status
     return requests, "more"
 

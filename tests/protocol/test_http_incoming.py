@@ -27,10 +27,10 @@ from tests.protocol.http_bytes import (
     verdict,
 )
 from tests.tables import by_outcome
-from trio_mcp.http.framing import MAX_FRAMING, MAX_LINE, Chunks, Malformed
+from trio_mcp.http.framing import MAX_FRAMING, MAX_LINE, Chunks, FramingError
 from trio_mcp.http.runner.h1 import incoming
 from trio_mcp.http.runner.h1.connection import head_of
-from trio_mcp.http.runner.h1.incoming import Heads, Incoming
+from trio_mcp.http.runner.h1.incoming import RequestHeads, RequestReader
 
 by_each_parser = pytest.mark.parametrize("parse", PARSERS.values(), ids=PARSERS)
 
@@ -124,7 +124,7 @@ def test_an_ambiguous_head_is_refused(parse: Any, data: bytes, status: int) -> N
     for pieces in ([data + AFTER], dripped(data)):
         assert verdict(parse, pieces) == ([], status)
     # Nor does it become a valid one because a valid one is remembered.
-    heads = Heads(parse, LIMIT)
+    heads = RequestHeads(parse, LIMIT)
     for valid in (GET + b"\r\n", POST + b"\r\n", LENGTH + b"\r\nhello", CHUNKED + CHUNKS, POST + b"X: y\r\n\r\n"):
         assert verdict(heads, [valid])[1] == "more"
         assert verdict(heads, [data]) == ([], status)
@@ -298,7 +298,7 @@ def test_the_verdict_does_not_depend_on_how_the_bytes_are_split(data: bytes, pla
 @settings(max_examples=examples(1000))
 @given(before=st.lists(REQUESTS, min_size=1, max_size=5), data=REQUESTS, parse=st.sampled_from(list(PARSERS.values())))
 def test_the_verdict_does_not_depend_on_what_is_remembered(before: list[bytes], data: bytes, parse: Any) -> None:
-    heads = Heads(parse, LIMIT)
+    heads = RequestHeads(parse, LIMIT)
     for each in before:
         verdict(heads, [each])
     assert verdict(heads, [data]) == verdict(parse, [data])
@@ -336,7 +336,7 @@ def test_a_chunked_body_that_is_taken_is_what_h11_reads(data: bytes) -> None:
     chunks, buffer = Chunks(), bytearray(data)
     try:
         content: bytes | None = chunks.take(buffer)
-    except Malformed:
+    except FramingError:
         content = None
     connection = h11.Connection(h11.SERVER)
     connection.receive_data(CHUNKED + b"\r\n" + data)
@@ -363,7 +363,7 @@ def test_a_chunked_body_that_is_taken_is_what_h11_reads(data: bytes) -> None:
 @by_each_parser
 def test_what_is_remembered_of_heads_is_bounded(parse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "MAX_SEEN", 16)
-    heads = Heads(parse, 16_384)
+    heads = RequestHeads(parse, 16_384)
     for number in range(5):
         verdict(heads, [GET + b"X: %d\r\n\r\n" % number])
     tracemalloc.start()
@@ -382,9 +382,9 @@ def test_what_is_remembered_of_heads_is_bounded(parse: Any, monkeypatch: pytest.
 
 @by_each_parser
 def test_what_is_remembered_is_out_of_an_applications_reach(parse: Any) -> None:
-    heads = Heads(parse, LIMIT)
+    heads = RequestHeads(parse, LIMIT)
     for _ in range(2):
-        connection = Incoming(heads)
+        connection = RequestReader(heads)
         connection.feed(GET + b"\r\n")
         found = connection.head()
         assert found is not None
@@ -399,7 +399,7 @@ def test_a_byte_at_a_time_costs_a_step_for_each(start: bytes) -> None:
     """Searching what was searched before would take sixteen times as long for four times the bytes."""
 
     def seconds(count: int) -> float:
-        connection = Incoming(Heads(PARSERS["h11"], 1_000_000))
+        connection = RequestReader(RequestHeads(PARSERS["h11"], 1_000_000))
         data = start + b"x: y\r\n" * (count // 6)
         began, found = time.process_time(), None
         for place in range(len(data)):

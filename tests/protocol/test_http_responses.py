@@ -13,18 +13,25 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.protocol.http_bytes import split
 from tests.tables import by_outcome, each_of, listed
-from trio_mcp.http.client.sending.incoming import MAX_FIELDS, MAX_HEAD, MAX_INTERIM, MAX_SEEN, Heads, Incoming
-from trio_mcp.http.client.sending.outgoing import Place, head_of, place_of
-from trio_mcp.http.framing import MAX_FRAMING, Malformed
+from trio_mcp.http.client.sending.incoming import (
+    MAX_FIELDS,
+    MAX_HEAD,
+    MAX_INTERIM,
+    MAX_SEEN,
+    ResponseHeads,
+    ResponseReader,
+)
+from trio_mcp.http.client.sending.outgoing import Destination, head_of, place_of
+from trio_mcp.http.framing import MAX_FRAMING, FramingError
 from trio_mcp.http.headers import Headers
 
 Verdict = tuple[int, dict[str, str], bytes, str] | str
 """Status, fields, body, and whether the connection is ``kept`` or ``closed``; or ``refused``."""
 
 
-def verdict(pieces: list[bytes], heads: Heads | None = None, ended: bool = True) -> Verdict:
+def verdict(pieces: list[bytes], heads: ResponseHeads | None = None, ended: bool = True) -> Verdict:
     """Return what our reader makes of what arrives, and then of the end of the connection."""
-    incoming, head, body = Incoming(Heads() if heads is None else heads), None, b""
+    incoming, head, body = ResponseReader(ResponseHeads() if heads is None else heads), None, b""
     incoming.begin()
     try:
         for piece in pieces:
@@ -36,7 +43,7 @@ def verdict(pieces: list[bytes], heads: Heads | None = None, ended: bool = True)
                 body, piece = body + content, b""
         if ended and not incoming.complete:
             incoming.end()
-    except Malformed:
+    except FramingError:
         return "refused"
     if head is None or not incoming.complete:
         return "waits"
@@ -150,7 +157,7 @@ def test_a_response_is_read_as_h11_reads_it_wherever_it_is_cut(data: bytes, outc
     whole = verdict([data])
     assert whole == verdict_of_h11(data)
     assert (whole if isinstance(whole, str) else whole[3]) == outcome
-    heads = Heads()
+    heads = ResponseHeads()
     for place in range(len(data) + 1):
         assert verdict([data[:place], data[place:]], heads) == whole, place
     assert verdict([data[place : place + 1] for place in range(len(data))]) == whole
@@ -172,7 +179,7 @@ ANY = st.builds(
 def test_the_verdict_depends_on_neither_the_cuts_nor_the_heads_before(
     before: list[bytes], data: bytes, places: list[int]
 ) -> None:
-    heads = Heads()
+    heads = ResponseHeads()
     for each in before:
         verdict([each], heads)
     assert verdict(split(data, places), heads) == verdict_of_h11(data)
@@ -201,8 +208,8 @@ def test_the_head_is_bounded() -> None:
 def test_the_reason_why_a_head_is_refused_is_bounded(start: str) -> None:
     """It gets into messages and logs."""
     line = start.encode() + b"\xff" * (MAX_HEAD // 2)
-    with pytest.raises(Malformed) as caught:
-        Heads().parse((line if start.startswith("HTTP") else OK + line) + b"\r\n\r\n")
+    with pytest.raises(FramingError) as caught:
+        ResponseHeads().parse((line if start.startswith("HTTP") else OK + line) + b"\r\n\r\n")
     assert 10 < len(str(caught.value)) <= 200
 
 
@@ -215,7 +222,7 @@ def test_what_frames_a_chunk_is_bounded_and_a_stream_may_last() -> None:
 
 
 def test_the_heads_that_are_remembered_are_bounded() -> None:
-    heads = Heads()
+    heads = ResponseHeads()
     for number in range(3 * MAX_SEEN):
         heads.parse(b"HTTP/1.1 200 OK\r\nServer: %d\r\nX-Request-Id: %d\r\n\r\n" % (number, number))
     heads.parse(OK + b"Server: " + b"x" * 5000 + b"\r\n\r\n")
@@ -241,7 +248,7 @@ def test_the_heads_that_are_remembered_are_bounded() -> None:
 )
 def test_where_a_request_goes(url: str, target: str, netloc: str, host: str, port: int) -> None:
     """RFC 3986, sections 3 and 6.2; RFC 9110, section 7.2; RFC 9112, section 3.2.1."""
-    assert place_of(url) == Place(url.startswith("https"), host, port, netloc, target)
+    assert place_of(url) == Destination(url.startswith("https"), host, port, netloc, target)
 
 
 AUTHORITIES = st.sampled_from(
@@ -256,7 +263,7 @@ def test_a_url_is_taken_apart_as_httpx_does(scheme: str, authority: str, parts: 
     url = f"{scheme}://{authority}/{''.join(parts)}"
     parsed = httpx.URL(url)
     ports = {"http": 80, "https": 443}
-    assert place_of(url) == Place(
+    assert place_of(url) == Destination(
         parsed.scheme == "https",
         parsed.raw_host.decode(),
         parsed.port or ports[parsed.scheme],

@@ -22,11 +22,11 @@ from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,
-    Failure,
     Malformed,
     Notification,
     Request,
     Response,
+    TransportFailure,
 )
 from trio_mcp.jsonrpc.peer import EARLY_TIME, MAX_EARLY, Peer
 
@@ -233,9 +233,9 @@ def test_too_large_an_answer_fails_its_call_with_the_limit() -> None:
 
 
 def test_sending_what_is_not_a_message_is_a_mistake_of_the_session() -> None:
-    """A `Failure` is for `Peer.fail`."""
+    """A `TransportFailure` is for `Peer.fail`."""
     with pytest.raises(TypeError, match="expected a message"):
-        Peer().receive(Failure(TransportError("x"), 1))
+        Peer().receive(TransportFailure(TransportError("x"), 1))
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,10 @@ from tests import forks
 from tests.peer import Peer
 from tests.requirements.model import Topic
 from tests.ways import APART, WAYS, Way, link_to
-from trio_mcp import (
-    Client,
-    Link,
-    StdioServerParameters,
-    memory_link_pair,
-    stdio_client,
-    streamable_http_client,
-)
+from trio_mcp import Client, StdioServerParameters
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.server.options import RUNNERS
+from trio_mcp.low_level import Link, memory_link_pair, stdio_client, streamable_http_client
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["TRANSPORTS", "Case"]

@@ -12,8 +12,9 @@ import httpx
 import pytest
 import trio
 
-from trio_mcp import Client, Server, websocket_client
+from trio_mcp import Client, Server
 from trio_mcp.http.server.access import ACCESS
+from trio_mcp.low_level import websocket_client
 
 RUNNERS = ("hypercorn", "h11", "httptools")
 

@@ -19,10 +19,9 @@ import pytest
 import trio
 
 from tests.docs.pages import ROOT
-from tests.listening import port_of
+from tests.listening import local_config, port_of
 from tests.waiting import eventually
 from trio_mcp import Client, Context, HttpError, Server
-from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.options import RUNNERS
 from trio_mcp.types import ProgressNotificationParams
 
@@ -149,7 +148,7 @@ async def behind_nginx(
     with folder_of_nginx() as folder, contextlib.ExitStack() as stack:
         fronts = {front: stack.enter_context(socket.create_server(("127.0.0.1", 0))) for front in FRONTS}
         ports = {front: port_of(each) for front, each in fronts.items()}
-        config = configured("127.0.0.1", 0)
+        config = local_config()
         config.bind.append(f"unix:{folder}/socket")
         config.umask = 0  # nginx is another user
         config.keep_alive_max_requests = requests

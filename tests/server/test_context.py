@@ -17,7 +17,8 @@ from typing_extensions import TypeAliasType
 from tests.peer import client_peer
 from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
 from tests.server.input_harness import hand_client, text_of
-from trio_mcp import Client, Context, McpError, Principal, Server, TraceContext, streamable_http_client, types
+from trio_mcp import Client, Context, McpError, Principal, Server, TraceContext, types
+from trio_mcp.low_level import streamable_http_client
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:

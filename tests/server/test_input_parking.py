@@ -14,7 +14,8 @@ from trio.testing import MockClock
 from tests.injection import cancel_everywhere
 from tests.server.harness import server_with
 from tests.server.input_harness import EVERYTHING, MODERN, Name, Peer, accept, hand_client, text_of
-from trio_mcp import Context, InputOptions, Server, memory_link_pair
+from trio_mcp import Context, InputOptions, Server
+from trio_mcp.low_level import memory_link_pair
 from trio_mcp.server.base_server import core_of
 from trio_mcp.server.run import Run
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED

@@ -16,8 +16,9 @@ from tests.injection import cancel_everywhere
 from tests.peer import Peer, client_peer, process_peer, settle
 from tests.server.harness import ACKNOWLEDGED, LEGACY, MODERN, client_of, news_of, server_with
 from tests.server.input_harness import hand_client
-from trio_mcp import Client, ListOptions, McpError, Server, SessionOptions, memory_link_pair
+from trio_mcp import Client, ListOptions, McpError, Server, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Response
+from trio_mcp.low_level import memory_link_pair
 from trio_mcp.server import changes
 from trio_mcp.server.base_server import core_of
 from trio_mcp.server.changes import Listener

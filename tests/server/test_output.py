@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, server_with, text_of, tool_of
-from trio_mcp import Client, FunctionOptions, Image, Server, ToolError, TransportError, memory_link_pair, types
+from trio_mcp import Client, FunctionOptions, Image, Server, ToolError, TransportError, types
+from trio_mcp.low_level import memory_link_pair
 
 TEXT = types.TextContent(text="words")
 IMAGE = types.ImageContent(data="aGk=", mime_type="image/png")

@@ -17,18 +17,8 @@ from trio.testing import MockClock
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, give_up, text_of
 from tests.server.input_harness import Name
-from trio_mcp import (
-    Answers,
-    Client,
-    Context,
-    McpError,
-    Principal,
-    ResourceNotFound,
-    Server,
-    ToolError,
-    streamable_http_client,
-    types,
-)
+from trio_mcp import Answers, Client, Context, McpError, Principal, ResourceNotFound, Server, ToolError, types
+from trio_mcp.low_level import streamable_http_client
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.server.base_server import core_of
 from trio_mcp.types.error_codes import OVERLOADED

@@ -25,7 +25,8 @@ from hypercorn.config import Config
 
 from tests.peer import HANDSHAKE, ME, call, ndjson, process_peer
 from tests.server.harness import LEGACY, both_eras, client_of, server_with
-from trio_mcp import Client, Context, Server, memory_link_pair, types
+from trio_mcp import Client, Context, Server, types
+from trio_mcp.low_level import memory_link_pair
 from trio_mcp.server.signals import run_network
 from trio_mcp.types import meta
 

@@ -12,9 +12,17 @@ import trio.lowlevel
 import trio.testing
 
 from tests.peer import Peer
-from trio_mcp import ClientSession, Link, RequestContext, ServerSession, SessionOptions, memory_link_pair, stream_link
+from trio_mcp import SessionOptions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.low_level import (
+    ClientSession,
+    Link,
+    RequestContext,
+    ServerSession,
+    memory_link_pair,
+    stream_link,
+)
 
 CLIENT_CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {}}
 

@@ -15,18 +15,10 @@ from pydantic import BaseModel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import (
-    BaseSession,
-    McpError,
-    RemoteProtocolError,
-    RequestContext,
-    RequestTimeout,
-    SessionOptions,
-    TraceContext,
-    memory_link_pair,
-)
+from trio_mcp import McpError, RemoteProtocolError, RequestTimeout, SessionOptions, TraceContext
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import BaseSession, RequestContext, memory_link_pair
 from trio_mcp.types.notices import ProgressNotificationParams
 from trio_mcp.types.tool_messages import CallToolResult
 

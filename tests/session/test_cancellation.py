@@ -13,8 +13,9 @@ import trio.lowlevel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire
-from trio_mcp import CallOptions, RequestContext, RequestTimeout, SessionOptions
+from trio_mcp import CallOptions, RequestTimeout, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
+from trio_mcp.low_level import RequestContext
 
 
 async def everything(wire: Peer) -> list[Any]:

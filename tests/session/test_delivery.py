@@ -15,21 +15,11 @@ import trio.testing
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire
-from trio_mcp import (
-    BaseSession,
-    CallOptions,
-    Client,
-    Context,
-    HandlerOptions,
-    McpError,
-    Server,
-    SessionOptions,
-    StdioServerParameters,
-    websocket_client,
-)
+from trio_mcp import CallOptions, Client, Context, McpError, Server, SessionOptions, StdioServerParameters
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.low_level import BaseSession, HandlerOptions, websocket_client
 from trio_mcp.session.notices import DELIVERY_TIME, Notices
 
 # --- over every link -------------------------------------------------------------------------------------------------

@@ -10,16 +10,9 @@ import trio
 import trio.testing
 
 from tests.session.harness import CLIENT_CAPABILITIES, ScriptedServer, session_pair
-from trio_mcp import (
-    BaseSession,
-    ClientSession,
-    HandlerOptions,
-    McpError,
-    RequestContext,
-    SessionOptions,
-    memory_link_pair,
-)
+from trio_mcp import McpError, SessionOptions
 from trio_mcp.jsonrpc.messages import Incoming
+from trio_mcp.low_level import BaseSession, ClientSession, HandlerOptions, RequestContext, memory_link_pair
 
 both = pytest.mark.parametrize("encode", [False, True], ids=["shared", "encoded"])
 

@@ -9,16 +9,7 @@ import trio
 
 from tests.peer import Peer
 from tests.session.harness import server_on_wire, session_pair
-from trio_mcp import (
-    BaseSession,
-    McpError,
-    RemoteProtocolError,
-    RequestContext,
-    RequestRecord,
-    RequestTimeout,
-    SessionOptions,
-    memory_link_pair,
-)
+from trio_mcp import McpError, RemoteProtocolError, RequestTimeout, SessionOptions
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
@@ -26,7 +17,9 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
+from trio_mcp.low_level import BaseSession, RequestContext, memory_link_pair
 from trio_mcp.session.session import MAX_LOGGED_FAULTS
+from trio_mcp.statistics import RequestRecord
 
 
 async def test_a_fault_has_a_hook() -> None:

@@ -10,7 +10,8 @@ import trio.lowlevel
 
 from tests.injection import cancel_after, cancel_everywhere
 from tests.session.harness import CLIENT_CAPABILITIES, ScriptedServer, session_pair
-from trio_mcp import ClientSession, HandlerOptions, RequestContext, SessionOptions, memory_link_pair
+from trio_mcp import SessionOptions
+from trio_mcp.low_level import ClientSession, HandlerOptions, RequestContext, memory_link_pair
 
 
 async def work(context: RequestContext) -> dict[str, Any]:

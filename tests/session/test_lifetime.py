@@ -12,22 +12,26 @@ from tests.peer import Peer
 from tests.session.harness import ScriptedServer, client_on_wire, server_on_wire, session_pair
 from tests.waiting import steps_within
 from trio_mcp import (
-    BaseSession,
     CallOptions,
     CapabilityError,
-    ClientSession,
-    HandlerOptions,
     LocalProtocolError,
     McpError,
     NegotiationError,
-    RequestContext,
     SessionClosed,
     SessionOptions,
     TransportError,
-    memory_link_pair,
 )
 from trio_mcp.eras.server_negotiation import ServerIdentity
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Notification, Request, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import (
+    ErrorData,
+    ErrorResponse,
+    Notification,
+    Request,
+    Response,
+    SessionMessage,
+    TransportFailure,
+)
+from trio_mcp.low_level import BaseSession, ClientSession, HandlerOptions, RequestContext, memory_link_pair
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 
@@ -295,7 +299,7 @@ async def test_what_ends_a_session_settles_every_call_with_its_cause(how: str, c
             if how == "closed":
                 nursery.start_soon(client.aclose)
             else:
-                await wire.send(Failure(TransportError("the wire was cut")))
+                await wire.send(TransportFailure(TransportError("the wire was cut")))
         await call(client)
         assert len({id(error) for error in errors}) == 4
         if how == "closed":

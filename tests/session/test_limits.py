@@ -12,8 +12,9 @@ import trio.lowlevel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, HandlerOptions, RequestContext, SessionOptions, memory_link_pair
+from trio_mcp import SessionOptions
 from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response, SessionMessage
+from trio_mcp.low_level import BaseSession, HandlerOptions, RequestContext, memory_link_pair
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.types.error_codes import OVERLOADED
 

@@ -18,13 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import tests.peer
 from tests.effort import examples
 from tests.session.harness import client_on_wire, server_on_wire
-from trio_mcp import Client, ClientSession, Context, HandlerOptions, RequestContext, Server, SessionOptions
+from trio_mcp import Client, Context, Server, SessionOptions
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import IncomingRequest, OutgoingRequest, RequestStarted
 from trio_mcp.jsonrpc.messages import Message, Notification, Request, Response, SessionMessage
 from trio_mcp.jsonrpc.order import MOST_IN_A_ROW, MessageQueue
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import ClientSession, HandlerOptions, RequestContext
 from trio_mcp.session.notices import Notices
 from trio_mcp.session.outbox import Outbox
 

@@ -27,7 +27,8 @@ from tests.soak.processes import Served, kill_children_now_and_then, outside, re
 from tests.soak.record import Ledger, Record
 from tests.soak.serve import stdio_parameters
 from tests.soak.tools import make_server
-from trio_mcp import HttpServerParameters, streamable_http_client
+from trio_mcp import HttpServerParameters
+from trio_mcp.low_level import streamable_http_client
 from trio_mcp.testing import FaultProxy, random_faults
 
 LONG = 10.0

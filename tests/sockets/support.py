@@ -15,7 +15,8 @@ import trio
 
 from tests.peer import HANDSHAKE, ndjson
 from tests.server.http.certificate import over_tls
-from trio_mcp import Client, Context, Server, tcp_client, unix_client
+from trio_mcp import Client, Context, Server
+from trio_mcp.low_level import tcp_client, unix_client
 from trio_mcp.sockets.addresses import read_address
 
 DEADLINE = 30

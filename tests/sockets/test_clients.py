@@ -18,7 +18,8 @@ from trio.testing import MockClock
 from tests.injection import cancel_everywhere
 from tests.listening import hold, port_of
 from tests.sockets.support import KINDS, contexts, served
-from trio_mcp import Client, TransportError, tcp_client, unix_client
+from trio_mcp import Client, TransportError
+from trio_mcp.low_level import tcp_client, unix_client
 
 
 @pytest.mark.parametrize(

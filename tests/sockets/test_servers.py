@@ -17,7 +17,8 @@ import trio.testing
 from tests.peer import call
 from tests.sockets.support import KINDS, contexts, opening, served
 from tests.waiting import eventually
-from trio_mcp import Client, Context, Link, McpError, Server, ToolsListChanged, TransportError, tcp_client
+from trio_mcp import Client, Context, McpError, Server, ToolsListChanged, TransportError
+from trio_mcp.low_level import Link, tcp_client
 from trio_mcp.sockets import serving
 from trio_mcp.sockets.stream_link import link_on_terms
 from trio_mcp.types.error_codes import OVERLOADED

@@ -16,8 +16,9 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.sockets.support import contexts
-from trio_mcp import BaseSession, Client, Context, Link, Server, SessionMessage, TransportError, stream_link
-from trio_mcp.jsonrpc import Failure, Notification
+from trio_mcp import Client, Context, Server, TransportError
+from trio_mcp.jsonrpc import Notification, TransportFailure
+from trio_mcp.low_level import BaseSession, Link, SessionMessage, stream_link
 
 Pair = tuple[trio.abc.Stream, trio.abc.Stream]
 
@@ -127,7 +128,7 @@ async def test_the_loss_is_reported_once_with_its_cause(make: Any, tmp_path: Pat
             # A reset, by the end of a socket that holds unread bytes; or an end without the goodbye of TLS.
             await trio.aclose_forcefully(two if make is sockets else two.transport_stream)
             *_, lost = await receive(here)
-            assert isinstance(lost, Failure)
+            assert isinstance(lost, TransportFailure)
             assert isinstance(lost.error, TransportError)
             assert "the connection to the peer is lost: " in str(lost.error)
             with pytest.raises(trio.BrokenResourceError):

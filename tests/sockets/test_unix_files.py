@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from tests.sockets.support import served
-from trio_mcp import Client, Server, TransportError, unix_client
+from trio_mcp import Client, Server, TransportError
+from trio_mcp.low_level import unix_client
 from trio_mcp.sockets.addresses import LONGEST_PATH
 
 

@@ -12,7 +12,7 @@ from tests.statements.compare import differences
 from tests.statements.extract import of_page, short_hash
 from tests.statements.extract import statements as found_in
 from trio_mcp.conformance.rules.catalogue import RULES
-from trio_mcp.conformance.statements.model import REVISIONS, Place, Statement, statements
+from trio_mcp.conformance.statements.model import REVISIONS, Location, Statement, statements
 
 
 def test_texts_are_sentences_of_their_own() -> None:
@@ -73,7 +73,7 @@ def test_a_rule_takes_its_words_from_one_statement() -> None:
 
 def test_links_lead_to_the_section() -> None:
     base = "https://modelcontextprotocol.io/specification/2026-07-28"
-    links = {Place("2026-07-28", section, "").link for section in ("basic#_meta", "index#overview", "basic")}
+    links = {Location("2026-07-28", section, "").link for section in ("basic#_meta", "index#overview", "basic")}
     assert links == {f"{base}/basic#_meta", f"{base}#overview", f"{base}/basic"}
 
 
@@ -179,11 +179,13 @@ def test_compares_with_a_checkout(tmp_path: Path) -> None:
     old, new = REVISIONS
     section = "server/tools#calls"
     must, should = short_hash("It MUST be."), short_hash("It SHOULD be.")
-    same, changed = Place(old, section, must), Place(old, section, "00000000")
+    same, changed = Location(old, section, must), Location(old, section, "00000000")
     listed = [
-        Statement("Be.", "MUST", "both", (same, changed, Place(new, section, must)), (), ""),
-        Statement("Try to be.", "SHOULD", "both", (Place(old, section, should), Place(new, section, should)), (), ""),
-        Statement("Don't be.", "MUST NOT", "both", (Place(new, section, must),), (), ""),
+        Statement("Be.", "MUST", "both", (same, changed, Location(new, section, must)), (), ""),
+        Statement(
+            "Try to be.", "SHOULD", "both", (Location(old, section, should), Location(new, section, should)), (), ""
+        ),
+        Statement("Don't be.", "MUST NOT", "both", (Location(new, section, must),), (), ""),
     ]
     found = {(each.kind, *each.where[::2]) for each in differences(found_in(tmp_path, REVISIONS), listed)}
     assert found == {("changed", old, "MUST"), ("new", new, "MUST"), ("gone", new, "MUST NOT")}

@@ -10,7 +10,8 @@ import trio
 
 from tests.http_peer import INITIALIZED, Asked, HttpPeer, event, giving, plain, result
 from tests.transports.http_calls import serving
-from trio_mcp import Backoff, Client, SessionOptions, streamable_http_client
+from trio_mcp import Backoff, Client, SessionOptions
+from trio_mcp.low_level import streamable_http_client
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 QUICK = Backoff(first=0.001, longest=0.002, attempts=3)

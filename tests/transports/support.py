@@ -19,8 +19,9 @@ import trio
 
 import trio_mcp
 from tests.forks import children
-from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_client
+from trio_mcp import StdioServerParameters
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.low_level import BaseSession, SessionMessage, stdio_client
 
 DEADLINE = 30
 """Seconds: a safety net for a machine under load, never a requirement."""

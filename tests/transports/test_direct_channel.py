@@ -12,10 +12,10 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp import SessionMessage
 from trio_mcp._nursery import background_nursery
 from trio_mcp.direct_channel import BURST, DirectReceiveChannel, DirectSendChannel, Take, open_direct_channel
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.low_level import SessionMessage
 
 LIMIT = 4
 

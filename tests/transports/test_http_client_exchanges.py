@@ -40,9 +40,9 @@ from trio_mcp import (
     RemoteProtocolError,
     RequestTimeout,
     TransportError,
-    streamable_http_client,
 )
 from trio_mcp.http.client import streamable as http_link
+from trio_mcp.low_level import streamable_http_client
 
 pytestmark = pytest.mark.usefixtures("every_sender")
 

@@ -24,8 +24,9 @@ from tests.injection import cancel_everywhere
 from tests.transports.http_calls import TEXT as MODERN_TEXT
 from tests.transports.http_calls import discovered, over
 from tests.transports.http_legacy import CHANGED, QUICK, TEXT, OldServer, Restarting, text
-from trio_mcp import Client, HttpError, SessionClosed, TransportError, streamable_http_client
+from trio_mcp import Client, HttpError, SessionClosed, TransportError
 from trio_mcp.http.client.origins import ORIGINS
+from trio_mcp.low_level import streamable_http_client
 
 pytestmark = pytest.mark.usefixtures("no_wait")
 NET = 60

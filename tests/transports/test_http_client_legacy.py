@@ -20,19 +20,10 @@ from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plai
 from tests.transports.http_calls import TEXT, Calls, serving, works
 from tests.transports.http_legacy import Faults, OldServer, legacy, ok, text
 from tests.transports.support import DEADLINE
-from trio_mcp import (
-    Answers,
-    Client,
-    ClientSession,
-    HttpError,
-    RemoteProtocolError,
-    RequestTimeout,
-    TransportError,
-    sse_client,
-    streamable_http_client,
-)
+from trio_mcp import Answers, Client, HttpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.http.client.legacy.sse_client import ENDPOINT_TIMEOUT
 from trio_mcp.jsonrpc.messages import Notification, Request, SessionMessage
+from trio_mcp.low_level import ClientSession, sse_client, streamable_http_client
 
 pytestmark = pytest.mark.legacy
 

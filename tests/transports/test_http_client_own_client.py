@@ -28,17 +28,10 @@ from tests.transports.http_calls import (
     works,
 )
 from tests.transports.support import DEADLINE
-from trio_mcp import (
-    Client,
-    Disconnected,
-    HttpError,
-    HttpServerParameters,
-    MessageTooLarge,
-    TransportError,
-    streamable_http_client,
-)
+from trio_mcp import Client, Disconnected, HttpError, HttpServerParameters, MessageTooLarge, TransportError
 from trio_mcp.http.client.sending.on_httpx import response_of
 from trio_mcp.http.client.wire import http_wire
+from trio_mcp.low_level import streamable_http_client
 
 # --- parameters --------------------------------------------------------------------------------------------------
 

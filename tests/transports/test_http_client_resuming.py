@@ -20,17 +20,11 @@ from tests.http_peer import INITIALIZED, Asked, Handler, event, giving, peer, pl
 from tests.transports.http_calls import serving
 from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Faults, Restarting, legacy, text
 from tests.transports.support import DEADLINE
-from trio_mcp import (
-    AuthorizationError,
-    Client,
-    HttpError,
-    LoginRequired,
-    TransportError,
-    streamable_http_client,
-)
+from trio_mcp import AuthorizationError, Client, HttpError, LoginRequired, TransportError
 from trio_mcp.http.client.auth import Attempt, Pause, Signer
 from trio_mcp.http.headers import Headers
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.low_level import streamable_http_client
 
 pytestmark = pytest.mark.legacy
 

@@ -11,10 +11,12 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.worker_context import WorkerContext
 
+from tests.listening import local_config
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.runner.hypercorn.connection import HttpConnection
+from trio_mcp.http.runner.hypercorn.settings import settings_from
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import ServerLimits, configured
+from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.server.options import RUNNERS
 
 
@@ -60,7 +62,7 @@ async def test_ctrl_c_in_a_connection_of_a_server_that_is_cancelled_is_not_lost(
 
     async def serve(task_status: trio.TaskStatus[list[str]]) -> None:
         with around:
-            await serve_asgi(app, configured("127.0.0.1", 0), runner=runner, task_status=task_status)
+            await serve_asgi(app, settings_from(local_config()), runner=runner, task_status=task_status)
 
     around = trio.CancelScope()
     with pytest.raises(KeyboardInterrupt), trio.fail_after(5):

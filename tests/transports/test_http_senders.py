@@ -25,20 +25,13 @@ from tests.tables import by_outcome
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
 from tests.waiting import eventually
-from trio_mcp import (
-    Client,
-    Disconnected,
-    HttpError,
-    HttpServerParameters,
-    Server,
-    TransportError,
-    streamable_http_client,
-)
+from trio_mcp import Client, Disconnected, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client.proxies import proxy_of
 from trio_mcp.http.client.sending import cookies, http1
 from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE
 from trio_mcp.http.client.wire import HttpWire, http_wire
+from trio_mcp.low_level import streamable_http_client
 
 # --- what servers may do ------------------------------------------------------------------------------------------
 

@@ -22,13 +22,14 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.transports.support import Recorder
-from trio_mcp import SessionMessage, TransportError
+from trio_mcp import TransportError
 from trio_mcp._nursery import background_nursery
 from trio_mcp.direct_channel import BURST, open_direct_channel
 from trio_mcp.jsonrpc.codec import LineDecoder
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
-from trio_mcp.lines import CHUNK, File, LineSender, PipeReader, read_lines, read_socket
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, TransportFailure
+from trio_mcp.lines import CHUNK, HasFileno, LineSender, PipeReader, read_lines, read_socket
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import SessionMessage
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 from trio_mcp.text_sender import MAX_WAITING
 
@@ -38,7 +39,7 @@ CHANNEL = 10_000
 class Writing:
     """The sending half of a link, what surrounds it, and a pipe if there is one."""
 
-    def __init__(self, stream: trio.abc.SendStream, file: File | None = None) -> None:
+    def __init__(self, stream: trio.abc.SendStream, file: HasFileno | None = None) -> None:
         self.stream = stream
         inbound, self.read = trio.open_memory_channel[SessionMessage](CHANNEL)
         self.sender = LineSender(inbound, file)
@@ -98,7 +99,7 @@ async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pyt
     await writing.run()
     assert [line.get("method") or line["error"]["code"] for line in stream.lines()] == ["first", -32603, "last"]
     (failure,) = writing.reported()
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, TransportFailure)
     assert failure.request_id == 1
     assert isinstance(failure.error, TransportError)
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
@@ -373,7 +374,7 @@ async def test_a_message_that_cannot_be_encoded_does_not_fail_its_sender(piped: 
     piped.put()
     assert numbers(await piped.take_all()) == [0]
     (failure,) = piped.writing.reported()
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, TransportFailure)
     assert failure.request_id == 1
 
 

@@ -11,9 +11,10 @@ import trio
 import trio.testing
 
 from tests.injection import cancel_everywhere
-from trio_mcp import SessionMessage, TransportError, memory_link_pair
-from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Incoming, Notification, Request, Response
+from trio_mcp import TransportError
+from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Notification, Request, Response, TransportFailure
 from trio_mcp.link import Link
+from trio_mcp.low_level import SessionMessage, memory_link_pair
 
 both = pytest.mark.parametrize("encode", [False, True], ids=["shared", "encoded"])
 UNENCODABLE = {"half": "\ud800"}
@@ -166,7 +167,7 @@ async def test_what_cannot_be_encoded_costs_only_itself(caplog: pytest.LogCaptur
             ours.write.send_nowait(SessionMessage(Request("x", "bad", UNENCODABLE)))  # type: ignore[attr-defined]
         await pass_on(ours, Request("x", "bad", UNENCODABLE))
         failure = await take(ours)
-        assert isinstance(failure, Failure)
+        assert isinstance(failure, TransportFailure)
         assert failure.request_id == "x"
         assert isinstance(failure.error, TransportError)
         await pass_on(ours, Response(7, UNENCODABLE))

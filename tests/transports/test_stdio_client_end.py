@@ -37,16 +37,9 @@ from tests.transports.support import (
     vanished,
 )
 from tests.waiting import steps_within
-from trio_mcp import (
-    BaseSession,
-    ProcessExited,
-    SessionMessage,
-    SessionOptions,
-    StdioServerParameters,
-    TransportError,
-    stdio_client,
-)
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
+from trio_mcp import ProcessExited, SessionOptions, StdioServerParameters, TransportError
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, TransportFailure
+from trio_mcp.low_level import BaseSession, SessionMessage, stdio_client
 from trio_mcp.stdio.client import EXIT_MOMENT
 
 # --- leaving the block ---------------------------------------------------------------------------------------------
@@ -266,7 +259,8 @@ def test_adopted_orphans_are_reaped() -> None:
     """The first process of a container inherits what a server leaves behind, and must not collect zombies."""
     code = """
         import ctypes, psutil, trio
-        from trio_mcp import stdio_client, StdioServerParameters
+        from trio_mcp import StdioServerParameters
+        from trio_mcp.low_level import stdio_client
         PR_SET_CHILD_SUBREAPER = 36
         assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
         async def main():
@@ -287,7 +281,8 @@ def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> Non
     """A server that runs as another user (sudo) can't be killed; the wait for it is bounded all the same."""
     code = """
         import os, trio
-        from trio_mcp import stdio_client, StdioServerParameters
+        from trio_mcp import StdioServerParameters
+        from trio_mcp.low_level import stdio_client
         async def main():
             params = StdioServerParameters("sh", ["-c", "exec sleep 40.25"], shutdown_grace=0.1, stderr="discard")
             async with stdio_client(params):
@@ -310,7 +305,8 @@ def test_the_interrupt_of_the_program_ends_its_servers() -> None:
     """Ctrl-C reaches the program, not the server's group; the server goes because its block is left."""
     code = """
         import os, trio
-        from trio_mcp import stdio_client, StdioServerParameters
+        from trio_mcp import StdioServerParameters
+        from trio_mcp.low_level import stdio_client
         async def main():
             code = "echo $$ >&2; trap '' INT; echo '{}'; sleep 1000"
             params = StdioServerParameters("sh", ["-c", code], shutdown_grace=0)
@@ -418,7 +414,7 @@ async def test_what_the_server_sent_before_it_died_arrives_before_the_failure() 
             async for item in read:
                 received.append(item.message)
     assert received[:-1] == [Notification("n", {"n": n}) for n in range(count)]
-    assert isinstance(received[-1], Failure)
+    assert isinstance(received[-1], TransportFailure)
 
 
 async def test_answers_that_were_sent_before_the_death_count_though_writing_fails(tmp_path: Path) -> None:
@@ -441,7 +437,7 @@ async def test_answers_that_were_sent_before_the_death_count_though_writing_fail
             (tmp_path / "go").touch()
             answer, lost = [item.message async for item in read]
     assert answer == Response(1, {"n": 1})
-    assert isinstance(lost, Failure)
+    assert isinstance(lost, TransportFailure)
     assert isinstance(lost.error, ProcessExited)
     assert lost.error.returncode == 0
 

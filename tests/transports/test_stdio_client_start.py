@@ -17,8 +17,9 @@ import trio
 
 from tests.peer import ENVIRONMENT, script
 from tests.transports.support import DEADLINE, no_survivors, open_descriptors, python, run, session_with, shell
-from trio_mcp import ProcessExited, StdioServerParameters, TransportError, stdio_client
-from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp import ProcessExited, StdioServerParameters, TransportError
+from trio_mcp.jsonrpc.messages import Notification, TransportFailure
+from trio_mcp.low_level import stdio_client
 
 TELL = """
     import json, os, sys
@@ -221,7 +222,7 @@ async def exit_of(params: StdioServerParameters) -> ProcessExited:
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             async for item in read:
-                if isinstance(item.message, Failure):
+                if isinstance(item.message, TransportFailure):
                     assert isinstance(item.message.error, ProcessExited)
                     return item.message.error
     raise AssertionError("the link ended without a word")
@@ -240,7 +241,8 @@ def test_where_standard_error_appears(options: str, closed: bool, shown: bytes) 
     """Inherited is the default; bytes that are no UTF-8 pass unchanged. The error has the last lines in any case."""
     code = rf"""
         import sys, trio
-        from trio_mcp import stdio_client, StdioServerParameters
+        from trio_mcp import StdioServerParameters
+        from trio_mcp.low_level import stdio_client
         async def main():
             params = StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"]{options})
             async with stdio_client(params) as (read, write):
@@ -260,7 +262,8 @@ def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
     size = 300_000
     code = f"""
         import sys, trio
-        from trio_mcp import stdio_client, StdioServerParameters
+        from trio_mcp import StdioServerParameters
+        from trio_mcp.low_level import stdio_client
         write = "import sys; [sys.stderr.write('x' * 99 + '\\\\n') for _ in range({size // 100})]"
         async def main():
             params = StdioServerParameters(sys.executable, ["-c", write], shutdown_grace=20)
@@ -390,7 +393,8 @@ def test_many_servers_start_while_our_own_standard_error_is_blocked() -> None:
     """Our standard error is not read: the threads that wait to write to it must not be those that others need."""
     code = """
         import os, sys, trio
-        from trio_mcp import stdio_client, StdioServerParameters
+        from trio_mcp import StdioServerParameters
+        from trio_mcp.low_level import stdio_client
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         try:

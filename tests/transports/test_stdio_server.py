@@ -26,9 +26,10 @@ import trio.testing
 
 from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, script
 from tests.transports.support import NOISY, Recorder, run
-from trio_mcp import SessionMessage, TransportError, stdio_server
-from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp import TransportError
+from trio_mcp.jsonrpc.messages import Notification, TransportFailure
 from trio_mcp.lines import CHUNK, CLOSE_GRACE
+from trio_mcp.low_level import SessionMessage, stdio_server
 from trio_mcp.stdio import server as stdio_server_module
 
 # --- the wire ------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_garbage_is_answered_if_possible_and_affects_nothing_else(
 LINK = """
     print("before")
     import trio
-    from trio_mcp import SessionMessage, stdio_server
+    from trio_mcp.low_level import SessionMessage, stdio_server
     from trio_mcp.jsonrpc.messages import Malformed, Request, Response
     async def main():
         async with stdio_server(max_message_size=2000) as (read, write):
@@ -221,7 +222,7 @@ def test_sigterm_ends_a_server_whose_client_never_reads() -> None:
 
 UNCANCELLABLE = """
     import sys, trio
-    from trio_mcp import BaseSession, stdio_server
+    from trio_mcp.low_level import BaseSession, stdio_server
     async def handler(params, context):
         print("SLEEPING", file=sys.stderr, flush=True)
         with trio.CancelScope(shield=True):
@@ -287,7 +288,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
         import os, sys, trio
         from tests.injection import cancel_everywhere
         from tests.transports.support import open_descriptors
-        from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.low_level import SessionMessage, stdio_server
         from trio_mcp.errors import LocalProtocolError
         from trio_mcp.jsonrpc.messages import Notification
         def state():
@@ -416,7 +417,7 @@ async def test_the_last_resort_is_stopped_by_leaving_the_block(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
 async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, streams: Streams) -> None:
-    """Its loss arrives once, as a `Failure`; then ``read`` ends and ``write`` is broken (`Link`)."""
+    """Its loss arrives once, as a `TransportFailure`; then ``read`` ends and ``write`` is broken (`Link`)."""
 
     async def fail() -> None:
         raise trio.BrokenResourceError from OSError(number, os.strerror(number))
@@ -431,5 +432,5 @@ async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: 
             with pytest.raises(trio.BrokenResourceError):
                 while True:
                     await write.send(NOTE)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, TransportFailure)
     assert os.strerror(number) in str(failure.error)

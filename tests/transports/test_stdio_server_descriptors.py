@@ -110,7 +110,7 @@ def test_a_terminal(errors_too: bool) -> None:
 
 RESTORED = """
     import os, sys, time, trio
-    from trio_mcp import stdio_server
+    from trio_mcp.low_level import stdio_server
 
     def state():
         found = []
@@ -214,7 +214,8 @@ def test_closed_standard_streams(closed: tuple[int, ...]) -> None:
     """``server 2>&-`` works; without an input or an output there is nothing to serve, and the error says so."""
     code = """
         import os, sys, trio
-        from trio_mcp import TransportError, stdio_server
+        from trio_mcp import TransportError
+        from trio_mcp.low_level import stdio_server
         async def main():
             for _ in range(2):
                 try:

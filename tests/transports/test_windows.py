@@ -15,7 +15,7 @@ import trio_mcp
 
 def import_all():
     for found in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp."):
-        if not found.name.startswith(("trio_mcp.__main__", "trio_mcp._public", "trio_mcp.testing")):
+        if not found.name.startswith(("trio_mcp.__main__", "trio_mcp.testing")):
             importlib.import_module(found.name)
 
 import_all()

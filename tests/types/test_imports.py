@@ -64,7 +64,7 @@ def test_a_method_loads_only_its_own_models() -> None:
 
 
 def test_every_name_is_exported_and_found() -> None:
-    """The submodules' own lists, `__all__` and `dir` agree.
+    """The submodules' lists, `__all__` and `dir` agree.
 
     A file whose models are not listed would be invisible to ``from trio_mcp import types``.
     """
@@ -75,21 +75,6 @@ def test_every_name_is_exported_and_found() -> None:
         listed |= dict.fromkeys(names, module)
         assert all(getattr(trio_mcp.types, name) is getattr(imported, name) for name in names)
     assert {"meta", *listed} == set(trio_mcp.types.__all__) <= set(dir(trio_mcp.types))
-
-
-def test_type_checkers_see_the_same_names() -> None:
-    """The imports under TYPE_CHECKING are written out, because type checkers cannot run the table."""
-    import ast
-
-    tree = ast.parse(Path(str(trio_mcp.types.__file__)).read_text())
-    guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        (str(node.module).removeprefix("trio_mcp.types").removeprefix("."), alias.name)
-        for node in guarded.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == {("", "meta"), ("_base", "WireModel"), *((module, "*") for module in MODULES - {"_base"})}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -25,6 +25,8 @@ RENAMED = {
     **{(revision, "JSONRPCError"): "JSONRPCErrorResponse" for revision in LEGACY_WITHOUT_NAMED_PARAMS},
     # The only choice field of 2025-06-18; later the name stands for all of them.
     ("2025-06-18", "EnumSchema"): "LegacyTitledEnumSchema",
+    # `trio_mcp.jsonrpc` has the messages of these names.
+    **{(revision, name): f"Any{name}" for revision in REVISIONS for name in ("Request", "Notification")},
 }
 
 # Models of what the schemas describe in place, without a name

@@ -11,7 +11,6 @@ from pydantic import BaseModel, TypeAdapter
 
 from trio_mcp import (
     Accepted,
-    BaseSession,
     CallOptions,
     Cancelled,
     Client,
@@ -21,11 +20,9 @@ from trio_mcp import (
     Depends,
     Elicited,
     Entry,
-    HandlerOptions,
     HttpOptions,
     HttpServerParameters,
     Image,
-    Link,
     McpError,
     MemoryEventStore,
     ProxyServer,
@@ -39,10 +36,10 @@ from trio_mcp import (
     ToolsListChanged,
     TrioMcpError,
     UnknownTool,
-    memory_link_pair,
 )
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.low_level import BaseSession, HandlerOptions, Link, memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.types import (
     CompleteResult,

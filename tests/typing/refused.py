@@ -2,12 +2,26 @@
 none, the comment itself is an error (`warn_unused_ignores`, `reportUnnecessaryTypeIgnoreComment`). Never run.
 """
 
+# ruff: noqa: F401 -- to import a name that does not exist is one of the errors
 from __future__ import annotations
 
 from trio_mcp import CallOptions, Client, ClientGroup, Context, HttpOptions, Server, SessionOptions
 from trio_mcp.types import Tool
 
 server = Server("typed")
+
+# --- Misspelt names, which a visible `__getattr__` would let pass ----------------------------------------------------
+
+
+def names() -> None:
+    from trio_mcp import Clientt  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    from trio_mcp.auth import OAuht  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    from trio_mcp.client import Client  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    from trio_mcp.conformance import check_sever  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    from trio_mcp.server import Server  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    from trio_mcp.testing import FaultProxi  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    from trio_mcp.types import Tol  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
 
 # --- Keywords that do not exist: a bundle's, a class's, and those that a TypedDict lists ---------------------------
 

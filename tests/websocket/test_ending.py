@@ -16,8 +16,9 @@ from tests.injection import cancel_everywhere
 from tests.waiting import eventually
 from tests.websocket.test_sessions import client_of
 from tests.websocket.ways import Raw, Tools, every_way, on_our_runners, serving, tasks
-from trio_mcp import HttpError, Link, McpError, SessionMessage, TransportError, websocket_client
-from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp import HttpError, McpError, TransportError
+from trio_mcp.jsonrpc.messages import Notification, TransportFailure
+from trio_mcp.low_level import Link, SessionMessage, websocket_client
 
 NOTE = SessionMessage(Notification("acme/note"))
 
@@ -166,7 +167,7 @@ async def test_what_was_sent_before_the_end_arrives_and_the_loss_is_told_once(co
         with pytest.raises(trio.BrokenResourceError):
             while True:
                 await link.write.send(NOTE)
-    assert [str(each.error) if isinstance(each, Failure) else each for each in got] == [
+    assert [str(each.error) if isinstance(each, TransportFailure) else each for each in got] == [
         *[Notification("acme/note")] * 3,
         *([] if said is None else [said + " "]),
     ]

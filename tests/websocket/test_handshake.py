@@ -14,7 +14,8 @@ from trio.testing import MockClock
 
 from tests.server.http.certificate import over_tls
 from tests.websocket.ways import Raw, Tools, every_way, on_our_runners, serving
-from trio_mcp import HttpError, TransportError, websocket_client
+from trio_mcp import HttpError, TransportError
+from trio_mcp.low_level import websocket_client
 
 OTHERS = "http://evil.example"
 

@@ -13,7 +13,7 @@ from wsproto.frame_protocol import Opcode
 from tests.websocket.test_ending import rest, scripted
 from tests.websocket.test_sessions import client_of
 from tests.websocket.ways import Raw, Tools, on_our_runners, serving
-from trio_mcp import websocket_client
+from trio_mcp.low_level import websocket_client
 
 QUIET = {"keep_alive": 10, "ping_timeout": 35}
 
@@ -115,7 +115,7 @@ async def test_a_reader_that_waits_for_room_loses_nothing_and_counts_as_alive(au
     async with Raw.serving(handler) as url, websocket_client(url, ping_interval=10, ping_timeout=35) as link:
         await trio.sleep(1005)
         assert sent < 40  # no more than fits into the inbox and the system's buffers
-        assert beats == 100
+        assert beats in (99, 100)  # the last one may not have been read yet
         autojump_clock.autojump_threshold = math.inf  # what is on its way through the kernel takes real time
         methods = [(await link.read.receive()).message.method for _ in range(40)]
         assert methods == [str(number) for number in range(40)]

@@ -9,12 +9,13 @@ import pytest
 import trio
 from hypercorn.config import Config
 
+from tests.listening import local_config
 from tests.server.harness import every_revision
 from tests.server.http.certificate import over_tls
 from tests.waiting import eventually
 from tests.websocket.ways import Raw, Tools, every_way, on_our_runners, serving, tasks
-from trio_mcp import Answers, Client, McpError, websocket_client
-from trio_mcp.http.runner.settings import configured
+from trio_mcp import Answers, Client, McpError
+from trio_mcp.low_level import websocket_client
 
 
 def client_of(url: str, mode: str = "auto", **options: Any) -> Client:
@@ -135,7 +136,7 @@ async def test_statistics_count_what_is_open(way: str) -> None:
 async def test_a_thousand_clients_that_open_and_leave_at_once_leave_nothing(way: str) -> None:
     """None of them answers a ping, or closes its WebSocket in order."""
     tools, left = Tools(), 0
-    config = configured("127.0.0.1", 0)
+    config = local_config()
     config.backlog = 1000
 
     async def come_and_go(url: str, number: int) -> None:

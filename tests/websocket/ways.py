@@ -21,9 +21,9 @@ from pydantic_core import from_json, to_json
 from wsproto.frame_protocol import FrameProtocol, Opcode
 from wsproto.utilities import generate_accept_token
 
+from tests.listening import local_config
 from trio_mcp import Context, Server
 from trio_mcp._nursery import background_nursery
-from trio_mcp.http.runner.settings import configured
 
 __all__ = ["Name", "Raw", "Tools", "every_way", "on_our_runners", "serving", "tasks"]
 
@@ -86,7 +86,7 @@ async def _mount(server: Server, settings: dict[str, Any], task_status: Any) -> 
                 await app({**scope, "root_path": "/inside"}, receive, send)
 
         given: Any = outer
-        await hypercorn.trio.serve(given, configured("127.0.0.1", 0), task_status=task_status)
+        await hypercorn.trio.serve(given, local_config(), task_status=task_status)
 
 
 class Raw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import trio
@@ -12,7 +12,7 @@ import trio
 from trio_mcp._addresses import Reach, reach
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
-from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.errors import AuthorizationError, Disconnected, MessageTooLarge
 from trio_mcp.http.client.proxies import proxy_of
@@ -23,7 +23,7 @@ from trio_mcp.http.headers import JSON, MAX_URL, shown
 if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - imported on use: it takes a moment
 
-__all__ = ["FetchFunction", "Fetcher", "Network"]
+__all__ = ["FetchFunction", "Fetcher", "Network", "drive"]
 
 MAX_EXCHANGES: Final = 12
 """Exchanges of a flow, redirections included. Chosen: the longest flow of an honest server makes nine."""
@@ -38,7 +38,9 @@ MAX_ADDRESSES: Final = 3
 _REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
 
 FetchFunction: TypeAlias = Callable[[Fetch], Awaitable[Fetched]]
-"""Makes an exchange; what a driver of flows needs."""
+"""Makes an exchange for a flow."""
+
+ResultT = TypeVar("ResultT")
 
 
 class Network:
@@ -71,7 +73,7 @@ class Fetcher:
     name that resolves to another one the next time leads nowhere else. Behind a proxy, the proxy resolves names.
 
     Args:
-        trusted: The URL that the user configured: of the MCP server, for a client; of the issuer, for a resource
+        trusted: The URL that the program configured: of the MCP server, for a client; of the issuer, for a resource
             server. Addresses of its kind (loopback, private) are allowed, others only if they are public.
         urls: Which URLs are allowed.
         network: How others are reached.
@@ -86,8 +88,8 @@ class Fetcher:
     def flow(self) -> FetchFunction:
         """Return a function that makes the exchanges of one flow: up to 12, in up to 60 seconds in all.
 
-        The time between them, when a person is asked, does not count. The function raises `AuthorizationError`, whose
-        ``step`` is that of the `Fetch`, if the exchange is refused or fails.
+        The time between exchanges, when a person may be asked, does not count. The function raises
+        `AuthorizationError`, whose ``step`` is that of the `Fetch`, if the exchange is refused or fails.
         """
         return _Flow(self).fetch
 
@@ -97,20 +99,21 @@ class Fetcher:
         Raises:
             AuthorizationError: If it is refused, or fails.
         """
-        # Here, and not once for a flow, so that it includes each URL that a redirection leads to.
+        # Each URL is checked here, not once for a flow, so that the targets of redirections are checked, too.
         self._urls.check(url, self._trusted, fetch.step)
         try:
             proxy = self._network.proxy(url)
             addresses = await self._addresses(fetch.step, url, proxied=proxy is not None)
             return await self._through(fetch, url, proxy, addresses)
-        except (OSError, ValueError, ImportError) as exc:  # also of a proxy: a malformed URL, SOCKS without its package
+        except (OSError, ValueError, ImportError) as exc:
+            # A proxy may have a malformed URL, or need the package for SOCKS.
             raise _failed(fetch, url, f"{type(exc).__name__}: {exc}") from None
 
     async def _addresses(self, step: str, url: str, *, proxied: bool) -> Sequence[str | None]:
         """Return the addresses to connect to, all of them checked; None stands for the name itself."""
         host = urlsplit(url).hostname or ""
         try:
-            # A proxy has to be asked for a name; an address may be written in many ways (decimal, octal, short).
+            # A proxy resolves names itself; an address may be written in many ways (decimal, octal, short).
             found = await self._network.resolve(host, socket.AI_NUMERICHOST if proxied else 0)
         except (OSError, UnicodeError) as exc:
             if proxied:
@@ -121,19 +124,20 @@ class Fetcher:
         refusal: AuthorizationError | None = None
         for address in found:
             try:
-                # The server's own addresses only matter for one that is not public, so few flows resolve its name.
+                # The server's own addresses matter only for an address that is not public, so few flows resolve its
+                # name.
                 near = [] if reach(address) is Reach.GLOBAL else await self._addresses_nearby()
                 self._urls.check_address(url, address, near, step)
                 allowed.append(address)
             except AuthorizationError as exc:
                 refusal = exc
-        # A name may have addresses of both kinds; only those that are allowed are connected to.
+        # A name may have allowed and refused addresses; only the allowed ones are used.
         if refusal is not None and not allowed:
             raise refusal
         return allowed[:MAX_ADDRESSES]
 
     async def _addresses_nearby(self) -> list[str]:
-        # Once: a server that rebinds its own name later makes nothing else of itself.
+        # The name is resolved once: a server that rebinds it later gains nothing.
         if self._near is None:
             try:
                 self._near = await self._network.resolve(urlsplit(self._trusted).hostname or "")
@@ -150,7 +154,7 @@ class Fetcher:
         except httpx.InvalidURL as exc:
             raise _failed(fetch, url, str(exc)) from None
         fields = {
-            # The request goes to an address, so the name has to be here.
+            # The request goes to an address, so this field has to carry the name.
             "Host": named.netloc.decode("ascii"),
             "User-Agent": f"trio-mcp/{__version__}",
             "Accept": JSON,
@@ -159,10 +163,10 @@ class Fetcher:
             "Accept-Encoding": "identity",
             "Connection": "close",
         }
-        # The certificate has to be the name's, whatever address is connected to.
+        # The certificate has to belong to the name, whichever address is used.
         extensions = {
             "sni_hostname": named.raw_host.decode("ascii"),
-            # A share for each, so that one that never answers leaves time for the next.
+            # Each address gets a share of the time, so that one that never responds leaves time for the next.
             "timeout": {"connect": TIMEOUT / max(1, len(addresses))},
         }
         target = f"{fetch.method} {_shown(url)}"
@@ -176,7 +180,8 @@ class Fetcher:
                 try:
                     response = await transport.handle_async_request(request)
                 except failures as exc:
-                    # Only if there was no connection: once it is sent, a code or a refresh token may have been used up.
+                    # The next address is tried only if there was no connection: a request that was sent may have used
+                    # up a code or a refresh token.
                     if number < len(addresses) and isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout)):
                         continue
                     raise AuthorizationError(fetch.step, str(disconnected(exc, target))) from None
@@ -185,7 +190,7 @@ class Fetcher:
 
 
 class _Flow:
-    """The exchanges of one flow, and what is left of its bounds."""
+    """The exchanges of one flow, within its remaining bounds."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
@@ -199,7 +204,7 @@ class _Flow:
             with trio.move_on_after(seconds):
                 return await self._following(fetch)
         finally:
-            # Also for an exchange that failed, or a server could hold up a login by failing slowly.
+            # A failed exchange counts, too, or a server could hold up a sign-in by failing slowly.
             self._seconds = max(0.0, self._seconds - (trio.current_time() - began))
         raise _failed(fetch, fetch.url, f"no whole response within {seconds:.0f} seconds")
 
@@ -208,14 +213,39 @@ class _Flow:
         for _ in range(MAX_REDIRECTS + 1):
             self._exchanges += 1
             if self._exchanges > MAX_EXCHANGES:
-                raise _failed(fetch, url, f"not sent, after {MAX_EXCHANGES} exchanges that led nowhere")
+                raise _failed(fetch, url, f"not sent, since {MAX_EXCHANGES} exchanges led nowhere")
             found = await self._fetcher.exchange(fetch, url)
             location = found.headers.get("Location")
-            # A POST has a code, a token or a secret in it, which must not follow where the server points.
+            # A POST carries a code, a token or a secret, which must not follow where the server points.
             if fetch.method != "GET" or found.status not in _REDIRECTIONS or location is None:
                 return found
             url = _redirected(fetch, url, location)
         raise _failed(fetch, fetch.url, f"redirected more than {MAX_REDIRECTS} times")
+
+
+async def drive(flow: Flow[ResultT], act: Callable[[Any], Awaitable[Any]]) -> ResultT:
+    """Run a flow to its end, and return what it returns.
+
+    Args:
+        flow: The flow.
+        act: Carries out a step, and returns the outcome. What it raises is raised in the flow.
+    """
+    outcome, failure = None, None
+    try:
+        while True:  # noqa: ASYNC913 - carrying out a step is up to `act`
+            step = flow.send(outcome) if failure is None else flow.throw(failure)
+            outcome, failure = None, None
+            try:
+                outcome = await act(step)
+            except Exception as error:
+                # The error is raised in the flow, which may know how to go on: metadata has several places, and a poll
+                # for a device's tokens may fail a few times.
+                failure = error
+    except StopIteration as done:
+        result: ResultT = done.value
+        return result
+    finally:
+        flow.close()
 
 
 def _redirected(fetch: Fetch, url: str, location: str) -> str:
@@ -223,7 +253,7 @@ def _redirected(fetch: Fetch, url: str, location: str) -> str:
         target = urljoin(url, location) if len(location) <= MAX_URL else ""
     except ValueError:
         target = ""
-    # From https to http, anyone on the way could change the metadata.
+    # On the way from https to http, anyone could change the metadata.
     if not target or (url.lower().startswith("https:") and not target.lower().startswith("https:")):
         raise _failed(fetch, url, f"redirected to {shown(location)}, which is not followed")
     return target
@@ -233,21 +263,21 @@ async def _read(fetch: Fetch, url: str, response: HttpResponse) -> Fetched:
     async with closing(response.aclose):
         coding = response.headers.get("Content-Encoding") or "identity"
         if coding.lower() != "identity":
-            raise _failed(fetch, url, f"answered with a body encoded as {shown(coding)}, which was not accepted")
-        # The sign of an attempt at response splitting or smuggling (RFC 9112, section 6.3).
+            raise _failed(fetch, url, f"the body of the response is encoded as {shown(coding)}, which was not accepted")
+        # Both fields together suggest response splitting or smuggling (RFC 9112, section 6.3).
         if response.has_two_ends:
-            raise _failed(fetch, url, "answered with both Content-Length and Transfer-Encoding")
+            raise _failed(fetch, url, "the response has both Content-Length and Transfer-Encoding")
         try:
             body = await response.body(fetch.limit)
         except MessageTooLarge:
-            raise _failed(fetch, url, f"answered with more than {fetch.limit} bytes") from None
+            raise _failed(fetch, url, f"the response has more than {fetch.limit} bytes") from None
         except Disconnected as exc:
             raise AuthorizationError(fetch.step, str(exc)) from None
         return Fetched(response.status, response.headers, body)
 
 
-def _failed(fetch: Fetch, url: str, what: str) -> AuthorizationError:
-    return AuthorizationError(fetch.step, f"{fetch.method} {_shown(url)}: {what}")
+def _failed(fetch: Fetch, url: str, problem: str) -> AuthorizationError:
+    return AuthorizationError(fetch.step, f"{fetch.method} {_shown(url)}: {problem}")
 
 
 def _shown(url: str) -> str:

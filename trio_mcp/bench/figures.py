@@ -145,7 +145,7 @@ class Sample:
 
 @attrs.frozen
 class Step:
-    """What one step of the ladder has shown of one server.
+    """The result of one step of the ladder for one server.
 
     Attributes:
         in_flight: How many calls were in flight.
@@ -207,7 +207,7 @@ class Step:
             worst=latencies.quantile(1.0) if latencies.count else None,
             seconds=whole.seconds,
             client_busy=min(whole.client_cpu / whole.seconds, 1.0) if whole.seconds > 0 else 0.0,
-            # By all calls: those that fail, or only warm up, take the server's time, too.
+            # The time is divided by all calls: those that fail, or only warm up, take the server's time, too.
             server_cpu=cpu / whole.made if None not in server and cpu >= LEAST_CPU else None,
             complete=all(each.complete for each in samples),
             cut=any(each.cut for each in samples),

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from trio_mcp.bench.figures import MOST_KINDS, Sample
-from trio_mcp.bench.plan import PAIRS, WARM_UP, Call, Plan, Terms
+from trio_mcp.bench.plan import PAIRS, WARM_UP, BenchTerms, Plan, ToolCall
 from trio_mcp.bench.processes import cpu_seconds
 from trio_mcp.client.client import Client
 from trio_mcp.client.tool_results import ToolResult
@@ -31,7 +31,7 @@ from trio_mcp.errors import (
 from trio_mcp.session.handlers import RequestContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 
-__all__ = ["Bench", "Ended", "Progress", "Side"]
+__all__ = ["Bench", "BenchProgress", "Ended", "Side"]
 
 ErrorT = TypeVar("ErrorT", bound=TrioMcpError)
 
@@ -58,7 +58,7 @@ BETWEEN: Final = 0.1
 
 
 @attrs.frozen
-class Progress:
+class BenchProgress:
     """How far a benchmark is.
 
     Attributes:
@@ -137,8 +137,8 @@ class Bench:
         self,
         sides: Sequence[Side],
         plan: Plan,
-        terms: Terms,
-        on_progress: Callable[[Progress], object] = lambda progress: None,
+        terms: BenchTerms,
+        on_progress: Callable[[BenchProgress], object] = lambda progress: None,
     ) -> None:
         self.sides = tuple(sides)
         self.plan = plan
@@ -168,7 +168,7 @@ class Bench:
 
     async def _try(self) -> Ended | None:
         """Make each call once, one after the other; drop what fails."""
-        good: list[Call] = []
+        good: list[ToolCall] = []
         failures: dict[str, str] = {}
         for call in [*self.plan.calls]:
             # It may have been dropped in the meantime.
@@ -194,7 +194,7 @@ class Bench:
         self.error = next((side.error for side in self.sides if side.lost), None)
         return "no tools" if self.error is None else "lost"
 
-    async def _tried(self, side: Side, call: Call) -> _Failure | None:
+    async def _tried(self, side: Side, call: ToolCall) -> _Failure | None:
         side.asked = False
         failure = await self._call(side, call)
         # One at a time, so a question belongs to this call. A tool that copes with a refusal is not measured either: it
@@ -209,7 +209,7 @@ class Bench:
     async def _climb(self) -> Ended | None:
         """Make the steps of the ladder, as far as it is worth it."""
         for number, in_flight in enumerate(self.terms.ladder):
-            # What is left is shared among the steps that are left: a fast server must not use it all up in the first.
+            # A fast server must not use up all that is left in its first step, so the steps that follow share it.
             left = self.terms.max_calls - max(side.made for side in self.sides)
             most = left // (len(self.terms.ladder) - number) // self.rounds
             if most < in_flight:
@@ -257,8 +257,8 @@ class Bench:
     async def _work(self, side: Side, sample: Sample, most: int, limit: int, scope: trio.CancelScope) -> None:
         """Make one call after the other: some to warm up, then those that count."""
         began = last = trio.current_time()
-        # In one go: after a pause the first calls would find a server without a queue. It ends by the time, or by the
-        # number of calls where they are few.
+        # The calls come without a pause: after one the first calls would find a server without a queue. The step ends
+        # by the time, or by the number of calls where they are few.
         warm = began + WARM_UP * self.terms.seconds / self.rounds
         cold = int(most * WARM_UP / (1 + WARM_UP))
         end = warm + self.terms.seconds / self.rounds
@@ -283,10 +283,9 @@ class Bench:
             if now - self._reported >= BETWEEN:
                 self._report(now, (now - began) / (end - began), f"{sample.in_flight} in flight, {side.made} calls")
 
-    def _failed(self, side: Side, sample: Sample, call: Call, failure: _Failure, scope: trio.CancelScope) -> None:
+    def _failed(self, side: Side, sample: Sample, call: ToolCall, failure: _Failure, scope: trio.CancelScope) -> None:
         if side.asked:
-            # In the legacy era the question is a request of its own. The call that fails next is all but certainly the
-            # one that it belonged to.
+            # In the legacy era the question is a separate request. It most likely belonged to the call that fails next.
             side.asked, failure = False, _Failure(ASKS, failure.text)
         sample.failed(failure.kind)
         if len(self.texts) < MOST_KINDS:
@@ -304,7 +303,7 @@ class Bench:
 
     # --- a call ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, side: Side, call: Call) -> _Failure | None:
+    async def _call(self, side: Side, call: ToolCall) -> _Failure | None:
         """Make a call; return why it failed, if it did."""
         side.made += 1
         raised: TrioMcpError | None = None
@@ -331,7 +330,7 @@ class Bench:
     def _report(self, now: float, part: float, doing: str) -> None:
         self._reported = now
         of = len(self.terms.ladder) * len(self.sides) * self.rounds
-        self._on_progress(Progress(self._done + min(part, 1.0), of, doing))
+        self._on_progress(BenchProgress(self._done + min(part, 1.0), of, doing))
 
 
 def _kind_of(error: TrioMcpError) -> str:
@@ -356,5 +355,5 @@ def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
 
 
 def _text(text: str) -> str:
-    # Cut before it is split: it may be as long as a message.
+    # The text is cut before it is split: it may be as long as a message.
     return shorten(" ".join(text[: 4 * LONGEST_TEXT].split()), LONGEST_TEXT)

@@ -1,4 +1,4 @@
-"""What a benchmark will do: the tools that it calls, with which arguments, and the bounds that it keeps."""
+"""The plan of a benchmark: the tools that it calls, with which arguments, and the bounds that it keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.testing.strategies.drawing import draws
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
 from trio_mcp.types.tools import Tool
 
-__all__ = ["LONGEST_NAME", "Call", "Named", "Plan", "Terms", "choose", "shown_names"]
+__all__ = ["LONGEST_NAME", "BenchTerms", "NamedTool", "Plan", "ToolCall", "choose", "shown_names"]
 
 MOST_TOOLS: Final = 20
 """Tools that are called unless named (chosen): with more, each would be called too rarely to say anything of it."""
@@ -32,7 +32,7 @@ PAIRS: Final = 6
 
 
 @attrs.frozen
-class Terms:
+class BenchTerms:
     """The bounds of a benchmark.
 
     Attributes:
@@ -53,7 +53,7 @@ class Terms:
 
 
 @attrs.frozen(eq=False)
-class Call:
+class ToolCall:
     """A call of a tool.
 
     Attributes:
@@ -66,7 +66,7 @@ class Call:
 
 
 @attrs.frozen
-class Named:
+class NamedTool:
     """A tool that the user names.
 
     Attributes:
@@ -88,7 +88,7 @@ class Plan:
         notes: What the user must know: which tools are not called, and why.
     """
 
-    calls: list[Call]
+    calls: list[ToolCall]
     writing: tuple[str, ...] = ()
     notes: list[str] = attrs.Factory(list)
 
@@ -104,7 +104,7 @@ class Plan:
             self.notes.append(f"the tool {shown_names([tool])!r} is not called any more: {why}")
 
 
-def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[Named], seed: int) -> Plan:
+def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[NamedTool], seed: int) -> Plan:
     """Choose what to call: what is named, or else the tools that are annotated as read-only.
 
     Args:
@@ -120,7 +120,7 @@ def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[Named], seed: i
     if named:
         for each in named:
             made = [each.arguments] if each.arguments is not None else _made(first[each.tool], seed, plan.notes)
-            plan.calls += [Call(each.tool, arguments) for arguments in made]
+            plan.calls += [ToolCall(each.tool, arguments) for arguments in made]
         plan.writing = tuple(name for name in plan.tools if not all(is_read_only(tools[name]) for tools in listed))
         return plan
     common = [name for name in first if all(name in tools for tools in listed)]
@@ -136,7 +136,7 @@ def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[Named], seed: i
             rest = reading[reading.index(name) :]
             plan.notes += _note(f"not called, since {MOST_TOOLS} others are", rest)
             break
-        plan.calls += [Call(name, arguments) for arguments in _made(first[name], seed, plan.notes)]
+        plan.calls += [ToolCall(name, arguments) for arguments in _made(first[name], seed, plan.notes)]
     return plan
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark has shown, as plain data, as JSON, and in the sentences that every form of it has."""
+"""The result of a benchmark as plain data, as JSON, and in the sentences that every form of it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from trio_mcp._secrets import mask_text
 from trio_mcp.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
 from trio_mcp.bench.ladder import Bench, Ended
-from trio_mcp.bench.plan import Terms
+from trio_mcp.bench.plan import BenchTerms
 
 __all__ = [
     "BUSY",
@@ -120,7 +120,7 @@ def _busy(step: Step) -> str:
 
 @attrs.frozen
 class BenchReport:
-    """What a benchmark has shown.
+    """The result of a benchmark.
 
     Attributes:
         servers: The servers, one or two.
@@ -134,7 +134,7 @@ class BenchReport:
     """
 
     servers: tuple[Measured, ...]
-    terms: Terms
+    terms: BenchTerms
     tools: tuple[ToolFigures, ...]
     ratios: tuple[Ratio, ...]
     notes: tuple[str, ...]
@@ -166,7 +166,7 @@ def report_of(bench: Bench, servers: Sequence[Measured]) -> BenchReport:
         bench: The benchmark, which has ended.
         servers: Its servers, without figures yet.
     """
-    # What was interrupted before its first call says nothing.
+    # A server that was interrupted before its first call has shown nothing.
     steps = [[taken for samples in side.steps if (taken := _with_calls(samples))] for side in bench.sides]
     ratios = [
         ratio

@@ -12,7 +12,7 @@ from trio_mcp.cli.exits import Exit
 from trio_mcp.schema.forms import Form
 from trio_mcp.schema.validator import SchemaError
 
-__all__ = ["NO", "YES", "Filled", "Given", "choices_of", "read_field"]
+__all__ = ["NO", "YES", "FilledForm", "Given", "choices_of", "read_field"]
 
 YES, NO = ("y", "yes"), ("n", "no")
 
@@ -21,7 +21,7 @@ AGREE = "agree"
 
 
 @attrs.frozen
-class Filled:
+class FilledForm:
     """A form as far as the command line fills it in.
 
     Attributes:
@@ -38,7 +38,7 @@ class Filled:
 
 
 class Given:
-    """What the command line gives for the fields of forms, in any form that has fields of these names.
+    """The answers that the command line gives, by name of a field, for every form that has such fields.
 
     Args:
         pairs: The names and the texts; a list may be given item by item.
@@ -58,7 +58,7 @@ class Given:
         """The names that no form had a field for so far."""
         return [name for name in self._texts if name not in self._used]
 
-    def fill(self, schema: Mapping[str, Any]) -> Filled:
+    def fill(self, schema: Mapping[str, Any]) -> FilledForm:
         """Fill in a form; each value is read, and checked, as the schema of its field says.
 
         `AGREE` sends a form as it is: with its defaults, or without any field.
@@ -68,7 +68,7 @@ class Given:
         if agreed:
             self._used.add(AGREE)
         about = bool(fields.keys() & self._texts.keys() or {*agreed} & {*YES, "true"})
-        filled = Filled({}, {}, [], about)
+        filled = FilledForm({}, {}, [], about)
         for name, field in fields.items():
             if name not in self._texts:
                 continue

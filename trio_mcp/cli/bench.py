@@ -27,8 +27,8 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 
 if TYPE_CHECKING:
     # Imported late: they need an extra.
-    from trio_mcp.bench.ladder import Bench, Progress
-    from trio_mcp.bench.plan import Plan, Terms
+    from trio_mcp.bench.ladder import Bench, BenchProgress
+    from trio_mcp.bench.plan import BenchTerms, Plan
     from trio_mcp.bench.report import BenchReport, Measured
     from trio_mcp.types.tools import Tool
 
@@ -98,13 +98,13 @@ class _Measuring:
 
     async def _measure(self) -> None:
         from trio_mcp.bench.ladder import Bench, Side
-        from trio_mcp.bench.plan import Terms, choose
+        from trio_mcp.bench.plan import BenchTerms, choose
         from trio_mcp.bench.processes import children
 
         options = self._lines[0]
         # Not put into the options, where it would also bound how long connecting may take.
         timeout = TIMEOUT_OF_A_CALL if options.timeout is None else options.timeout
-        terms = Terms(options.ladder, options.seconds, options.max_calls, options.max_time, timeout, options.seed)
+        terms = BenchTerms(options.ladder, options.seconds, options.max_calls, options.max_time, timeout, options.seed)
         async with contextlib.AsyncExitStack() as stack:
             sides, listed = [], []
             for at, (line, target) in enumerate(zip(self._lines, self._targets, strict=True)):
@@ -127,17 +127,17 @@ class _Measuring:
             await self._bench.run()
 
     def _named(self, listed: Sequence[dict[str, Tool]]) -> list[Any]:
-        from trio_mcp.bench.plan import Named
+        from trio_mcp.bench.plan import NamedTool
 
         found = []
         for name, whole, words in self._words:
             for tools in listed:
                 tool_named(name, tools)
             arguments = from_words(words, listed[0][name].input_schema) if words and whole is None else whole
-            found.append(Named(name, arguments))
+            found.append(NamedTool(name, arguments))
         return found
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, progress: BenchProgress) -> None:
         if self._bar.wanted:
             self._bar.draw(progress.done, progress.of, progress.doing)
 
@@ -149,7 +149,7 @@ class _Measuring:
             return None
         report = report_of(self._bench, self._servers)
         if self._bench.error is not None and not any(server.steps for server in report.servers):
-            # Nothing to show: it ends like any other command that can't reach its server.
+            # There is nothing to show: this ends like any other command that can't reach its server.
             raise self._bench.error
         return report
 
@@ -187,7 +187,7 @@ def _transport(target: Configured) -> str:
     return target.partition(":")[0]
 
 
-def _announcement(servers: Sequence[Measured], plan: Plan, terms: Terms) -> str:
+def _announcement(servers: Sequence[Measured], plan: Plan, terms: BenchTerms) -> str:
     """Return what will be done, before it is."""
     from trio_mcp.bench.plan import WARM_UP, shown_names
     from trio_mcp.bench.table import title_of

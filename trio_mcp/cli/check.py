@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from trio_mcp._secrets import mask_words
+from trio_mcp._settings import completed
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
 from trio_mcp.cli.signing_in import with_stored_token
@@ -43,21 +44,22 @@ def run(options: argparse.Namespace) -> int:
     from trio_mcp.conformance.report.json import json_text
     from trio_mcp.conformance.report.table import table
 
-    check, preview = _prepared(options)
+    check, preview, settings = _prepared(options)
     baseline = _baseline(options.baseline)
     if options.dry_run:
         with runnable():
-            found, interruption = trio.run(_previewed, preview)
+            found, interruption = trio.run(_previewed, partial(preview, **settings))
         if found is not None:
-            print(_plan(found, options), end="")
+            print(_plan(found, settings), end="")
         return interruption
     files = _Files(options)
     # On a machine that is so busy that the imports alone take long, the rest must be shorter, as the user counts on
     # the time. The start and the end of the interpreter take as long again.
     late = max(0.0, 2 * (clock.perf_counter() - began) - STARTING)
-    check = partial(check, time=max(options.time - late, options.time / 2))
+    seconds = settings["time"]
+    settings |= {"time": max(seconds - late, seconds / 2), "baseline": baseline}
     with runnable():
-        report, interruption = trio.run(_checked, partial(check, baseline=baseline))
+        report, interruption = trio.run(_checked, check, settings)
     report = attrs.evolve(report.knowing(baseline), target=shown_name(options) or report.target)
     # Flushed, so that it stands before what is said on standard error, where both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
@@ -112,12 +114,11 @@ def _baseline(path: str | None) -> dict[str, str]:
         raise Exit(f"--baseline: {exc}", hint=False) from None
 
 
-def _prepared(
-    options: argparse.Namespace,
-) -> tuple[Callable[..., Awaitable[CheckReport]], Callable[[], Awaitable[Preview]]]:
-    """Return the functions that check the target, and that say what would be done."""
+def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]:
+    """Return the functions that check the target, and that say what would be done, and their options."""
     from trio_mcp.conformance.clients import check_client, preview_client
     from trio_mcp.conformance.engine import check_server, preview_server
+    from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
     from trio_mcp.conformance.rules.catalogue import select
 
     patterns = [each.strip() for words in options.rules or ["*"] for each in words.split(",") if each.strip()]
@@ -125,25 +126,24 @@ def _prepared(
         rules = select(patterns, *(("client",) if options.client else ("server", "transport")))
     except ValueError as exc:
         raise Exit(str(exc)) from None
-    settings: dict[str, Any] = {"revisions": options.revisions, "rules": [rule.id for rule in rules]}
-    limits = {"seed": options.seed}
-    # Only what is given: the two sides have defaults of their own.
-    given = {"examples": options.examples, "deadline": options.timeout, "rate": options.rate}
-    limits |= {name: value for name, value in given.items() if value is not None}
-    if not options.client:
-        settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
-        target = with_stored_token(target_of(options))
-        check = partial(check_server, target, **settings, **limits)
-        return check, partial(preview_server, target, **settings)
-    if options.process is None:
-        raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
+    kind = ClientCheckOptions if options.client else ServerCheckOptions
+    given = {name: getattr(options, name) for name in ("revisions", "examples", "time", "seed", "rate")}
+    given |= {"deadline": options.timeout, "rules": [rule.id for rule in rules]}
     # Refused rather than ignored: the user would believe that a limit such as the rate is kept.
-    for name in ("allow_writes", "tool", "header", "env", "auth", "rate"):
-        if getattr(options, name):
-            raise Exit(f"--{name.replace('_', '-')} is for servers")
-    return partial(check_client, options.process, **settings, **limits), partial(
-        preview_client, options.process, **settings
-    )
+    if options.client:
+        if options.process is None:
+            raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
+        for name in ("allow_writes", "tool", "header", "env", "auth", "rate"):
+            if getattr(options, name):
+                raise Exit(f"--{name.replace('_', '-')} is for servers")
+    else:
+        given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
+    # Whatever is not given has the default of its side.
+    settings: Any = completed(kind, {name: value for name, value in given.items() if value is not None})
+    if options.client:
+        return partial(check_client, options.process), partial(preview_client, options.process), settings
+    target = with_stored_token(target_of(options))
+    return partial(check_server, target), partial(preview_server, target), settings
 
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
@@ -151,7 +151,7 @@ async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview
     return await until_interrupted(partial(until_stopped, work=preview), ProgressBar(sys.stderr))
 
 
-async def _checked(check: Callable[..., Awaitable[CheckReport]]) -> tuple[CheckReport, int]:
+async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[str, Any]) -> tuple[CheckReport, int]:
     """Run a check until it ends; Ctrl-C or SIGTERM ends it with what was found until then."""
     bar = ProgressBar(sys.stderr)
 
@@ -160,7 +160,7 @@ async def _checked(check: Callable[..., Awaitable[CheckReport]]) -> tuple[CheckR
             broken = f", {progress.broken} broken" if progress.broken else ""
             bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
 
-    return await until_interrupted(lambda stop: check(on_progress=show, stop=stop), bar)
+    return await until_interrupted(lambda stop: check(**settings | {"on_progress": show, "stop": stop}), bar)
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -204,12 +204,10 @@ class _Files:
 # --- --dry-run --------------------------------------------------------------------------------------------------------
 
 
-def _plan(preview: Preview, options: argparse.Namespace) -> str:
-    # The same as the defaults of `check_client` and `check_server`, which a dry run does not reach.
-    examples = options.examples or (50 if options.client else 200)
-    lines = [f"{examples} examples, {options.time:g} seconds at most, seed {options.seed}"]
-    if options.rate is not None:
-        lines[0] += f", {options.rate:g} requests a second at most"
+def _plan(preview: Preview, settings: dict[str, Any]) -> str:
+    lines = ["{examples} examples, {time:g} seconds at most, seed {seed}".format_map(settings)]
+    if (rate := settings.get("rate")) is not None:
+        lines[0] += f", {rate:g} requests a second at most"
     for facts in preview.facts:
         info = facts.server_info
         name = clean_line(f"{info.get('name', 'a server without a name')} {info.get('version', '')}")

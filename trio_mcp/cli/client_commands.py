@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
     options.given = Given(getattr(options, "answer", ()))
 
     async def main() -> int:
-        # What is raised in the block is reported after the server has ended, and so after all that it has to say on
-        # standard error: lines of the two don't mix.
+        # An exception of the block is reported after the server has ended, and so after its last words on standard
+        # error: lines of the two don't mix.
         async with connected(options, options.bar.clear) as client:
             try:
                 status = await COMMANDS[options.command](client, options) or OK
@@ -64,8 +64,8 @@ def _name(text: str) -> str:
     return paint(clean_line(text), "name")
 
 
-# For each kind: the method that lists it, whose first part is the capability that it needs, how a client does so, and
-# the line for an item.
+# Each kind has the method that lists it, whose first part is the capability that it needs, the way a client does so,
+# and the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
     "tools": ("tools/list", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
     "prompts": ("prompts/list", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
@@ -290,7 +290,7 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     return FAILED if result.is_error else OK
 
 
-# What a server asks for, as the name of the capability says it, and what helps; the first that fits.
+# The remedies for a server that asks for input, by the name of the capability; the first that fits counts.
 REMEDIES = {
     "elicitation.url": "it asks the user to open a page, so use a terminal",
     "elicitation": "it asks the user, so use a terminal, or give --answer NAME=VALUE",

@@ -21,7 +21,7 @@ DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
 # Names of files that tell nothing: their folder's name is used.
 GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
-# What every host accepts; the names of tools are often made from it.
+# Every host accepts such a name; hosts often make the names of tools from it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -93,13 +93,13 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
 
 
 def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
-    # By absolute path: hosts search a PATH of their own, and know nothing of virtual environments.
+    # The path is absolute: hosts search a PATH of their own, and know nothing of virtual environments.
     entry: dict[str, Any] = {"command": os.path.abspath(sys.executable), "args": ["-m", "trio_mcp", *words]}
     entry |= {"env": dict(options.env)} if options.env else {}
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        # Without the word: it may be a secret.
+        # The message leaves out the word, which may be a secret.
         raise Exit("a word of the command line is not valid UTF-8, and so can't stand in a host's file") from None
     return entry
 

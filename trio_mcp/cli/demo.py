@@ -74,7 +74,7 @@ async def demo() -> int:
     report = _Report()
     problems: list[str] = []
     async with background_nursery() as nursery:
-        # A server for each transport: each counts the cancelled calls of its own client, and of no other.
+        # Each transport gets a server, which counts the cancelled calls of its client and of no other.
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),

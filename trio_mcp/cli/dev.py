@@ -94,8 +94,8 @@ async def _inspect(command: list[str], environment: dict[str, str]) -> int:
     patience = trio.CancelScope()
     # SIGHUP as well, by which the system says that the terminal is closed: the session below has none, and is not told.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        # A session of its own rather than a group: npx asks on the terminal whether it may install the Inspector, and a
-        # group in the background of its own could not read the answer.
+        # This needs a session rather than a group: npx asks on the terminal whether it may install the Inspector, and a
+        # group in the background could not read the answer.
         process = await trio.lowlevel.open_process(command, env=environment, start_new_session=True)
 
         async def pass_on() -> None:

@@ -135,7 +135,7 @@ def _servers(module: ModuleType) -> dict[str, BaseServer]:
     """Return the servers of a module, each under the first of its names."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
     seen: set[int] = set()
-    # By identity: one server under two names is one server.
+    # They are compared by identity: one server under two names is one server.
     return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
 
 
@@ -158,7 +158,7 @@ def _only_server(module: ModuleType, source: str) -> Any:
 
 
 def _is_foreign(value: object) -> bool:
-    # By name: neither library need be installed, and importing one takes a second.
+    # The name decides: neither library need be installed, and importing one takes a second.
     return any(
         kind.__module__.partition(".")[0] in FOREIGN and kind.__name__ in ("FastMCP", "MCPServer", "Server")
         for kind in type(value).__mro__

@@ -89,7 +89,7 @@ def logout(options: argparse.Namespace) -> int:
     for server in servers:
         try:
             dropped = trio.run(oauth.sign_out, server)
-        # The login is dropped all the same, and the next ones must not stay because one can't be revoked.
+        # The login is dropped even so, and the next ones must not stay because one can't be revoked.
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED
@@ -131,7 +131,7 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
         text = await store.load(server)
         try:
             login = None if text is None else Login.from_json(text)
-        except ValueError as exc:  # the others are listed all the same
+        except ValueError as exc:  # the others are still listed
             print(f"what is stored for {clean_line(server)} is {exc}; remove it (trio-mcp logout)", file=sys.stderr)
             continue
         if login is None or not (login.access_token or login.refresh_token):

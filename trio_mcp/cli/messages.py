@@ -1,4 +1,4 @@
-"""What the program says itself: in colour where the terminal has it, in one line about what went wrong."""
+"""The program's own messages: in colour where the terminal has it, in one line about what went wrong."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def complaint(command: str, text: str, *, hint: bool) -> str:
     """
     name = f"trio-mcp {command}".rstrip()
     if hint:
-        # On a line of its own only after several.
+        # The hint gets a new line only after several lines.
         gap = "\n" if "\n" in text else " " if text.endswith((".", "?", "!")) else ". "
         text = f"{text}{gap}See `{name} --help`."
     return f"{paint(f'{name}:', 'error', sys.stderr)} {text}"

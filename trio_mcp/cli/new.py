@@ -18,7 +18,7 @@ from trio_mcp.cli.exits import FAILED, OK, Exit
 
 __all__ = ["run"]
 
-# What packages may be called (PEP 508), less what a module may not: a dot, or a digit at the beginning.
+# A package may have such a name (PEP 508), and so may a module: without a dot, and without a digit at the beginning.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
 """Modules that the project itself has or installs, besides this package and what it needs."""

@@ -86,7 +86,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _one_of(choices: Sequence[str], otherwise: str) -> Callable[[str], str]:
-    """Return a type for `argparse` that accepts these choices: the error of its own ones is not the same everywhere.
+    """Return a type for `argparse` that accepts these choices: its own error for them depends on the version of Python.
 
     Args:
         choices: The choices.
@@ -283,8 +283,8 @@ CHECKING = (
         help="only these: ids, patterns with * or section:PREFIX, with commas between them",
     ),
     Argument("--examples", type=FROM_ONE, metavar="N", help="how many examples to run (200; with --client 50)"),
-    Argument("--time", type=TIME, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
-    Argument("--seed", type=WHOLE, default=0, metavar="N", help="the same seed sends the same messages (0)"),
+    Argument("--time", type=TIME, metavar="TIME", help="how long to run at most (60s)"),
+    Argument("--seed", type=WHOLE, metavar="N", help="the same seed sends the same messages (0)"),
     TIMEOUT,
     Argument("--rate", type=NUMBER, metavar="N", help="send at most N requests a second"),
     Argument("--allow-writes", action="store_true", help="call every tool, not only those annotated read-only"),
@@ -314,7 +314,7 @@ ANSWERS = (
     ),
     Argument("--sample", metavar="TEXT", help="what to say for a language model, if the server asks for one"),
 )
-# Options of `bench`. The defaults of what a library would also need are those of `Terms`, which imports more.
+# Options of `bench`. The defaults of what a library would also need are those of `BenchTerms`, which imports more.
 BENCHING = (
     Argument(
         "--tool",
@@ -639,7 +639,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command is None:
         _without_command(name)
     rest: list[str] | None = None
-    # Cut off before argparse sees it: what follows has options of its own.
+    # argparse must not see what follows: it has options of its own.
     if "--" in words and (command.has_target or command.passes_arguments):
         at = words.index("--")
         words, rest = words[:at], words[at + 1 :]

@@ -23,7 +23,7 @@ from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import target_name
-from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.recording.http import HttpRecorder
 from trio_mcp.conformance.recording.lines import record_process, record_socket
 from trio_mcp.conformance.recording.websocket import record_websocket
@@ -83,7 +83,7 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
             url = place
             serve = partial(record_socket, read_address(target), listeners, tape)
         elif target.kind == "ws":
-            url = f"ws://{place}{Guard(target.url).path}"
+            url = f"ws://{place}{RecorderGuard(target.url).path}"
             serve = partial(record_websocket, target, listeners, tape)
         else:
             recorder = HttpRecorder(target, tape)

@@ -20,13 +20,13 @@ from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Notification,
     Request,
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.stdio.client import stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters
@@ -72,7 +72,7 @@ async def _changed(folder: Path, before: dict[str, int]) -> str:
     """Wait for a change; return a file that has changed."""
     while True:
         await trio.sleep(INTERVAL)
-        # In a thread: a large folder on a slow disk must not hold up messages.
+        # This runs in a thread: a large folder on a slow disk must not hold up messages.
         now = await trio.to_thread.run_sync(source_files, folder, abandon_on_cancel=True)
         if now != before:
             return min(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
@@ -171,11 +171,11 @@ class Relay:
                 if self._handshake is None:
                     self._ready.set()
                 else:
-                    # Under the client's own id: it has been answered, so the client uses it for no other request.
+                    # It keeps the client's id: that has been answered, so the client uses it for no other request.
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
-                    if isinstance(item.message, Failure):
+                    if isinstance(item.message, TransportFailure):
                         break
                     await self._from_server(item.message)
             _say("the server has ended; it is restarted when its source changes")
@@ -242,7 +242,7 @@ class Relay:
                 if message.id in self._asking:  # else it is for a server that has been replaced
                     self._asking.discard(message.id)
                     await self._to_server(message)
-            case Failure():
+            case TransportFailure():
                 pass  # malformed lines and lost links are not for the server
             case _:
                 self._confirmed |= isinstance(message, Notification) and message.method == INITIALIZED
@@ -257,7 +257,8 @@ class Relay:
             if message.id not in self._asked:  # refused already, or never asked
                 return
             await self._to_client(message)
-            # Only now: if this server is replaced while the response waits for the client, the request is refused.
+            # This comes last: if this server is replaced while the response waits for the client, the request is
+            # refused.
             self._asked.discard(message.id)
             return
         if isinstance(message, Request):

@@ -1,4 +1,4 @@
-"""What the commands share that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
+"""Shared by commands that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     for name in given:
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"{_flag(name)} is not for --transport {transport}")
-    # Only now: importing the file may take long, or fail for its own reasons.
+    # The server is made last: importing the file may take long, or fail for its own reasons.
     server = make_server()
     if transport not in TRANSPORTS:
         meant = did_you_mean(transport, TRANSPORTS) or f"; the transports are: {', '.join(TRANSPORTS)}"
@@ -140,10 +140,10 @@ def _address(given: dict[str, Any]) -> dict[str, Any]:
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
         # The runner's own check, before anything is opened, so that a wrong port is reported as a usage error.
-        from trio_mcp.http.runner.settings import configured
+        from trio_mcp.http.runner.settings import settings_at
 
         try:
-            configured(**{"host": "127.0.0.1", "port": 0, **address})
+            settings_at(**{"host": "127.0.0.1", "port": 0, **address})
         except (TypeError, ValueError) as exc:
             raise Exit(str(exc)) from None
     return address
@@ -170,7 +170,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 
     given["event_store"] = store = SqliteEventStore(path := given["event_store"])
     try:
-        # In a run of Trio of its own: `server.run` starts another one, and the store is tied to neither.
+        # `server.run` starts another run of Trio later, and the store is tied to neither.
         trio.run(store.__aenter__)
     except (OSError, sqlite3.Error) as exc:
         raise Exit(f"can't use {path} as an event store: {exc}") from None
@@ -243,7 +243,7 @@ def _endpoint(transport: str, address: dict[str, Any], given: dict[str, Any]) ->
             raise Exit(str(exc)) from None
     auth = _protection(**{name: given.pop(name, None) for name in PROTECTED})
     settings = {LISTS.get(name, name): value for name, value in given.items()}
-    # The other two have one path, under a name of its own.
+    # The other two transports have one path, under another name.
     if transport in ("sse", "websocket") and "path" in settings:
         settings[f"{transport}_path"] = settings.pop("path")
     try:

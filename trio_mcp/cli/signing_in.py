@@ -35,7 +35,7 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
     from trio_mcp import auth
     from trio_mcp.auth.client.terminal import show_code
 
-    # Without a terminal there may be no person, and a script must not wait for one: it fails with a status of its own.
+    # Without a terminal there may be no person, and a script must not wait for one: it fails with a separate status.
     how = how or ("browser" if has_terminal() else "stored")
     # Without a redirect URI, an `OAuth` lets the person enter a code elsewhere.
     if how == "device":
@@ -73,7 +73,7 @@ def signed(target: Configured, how: str | None, before: Callable[[], object]) ->
 
 
 def with_stored_token(target: Configured) -> Configured:
-    """Return a target with the token of a stored login in its headers, for what has no client of its own."""
+    """Return a target with the token of a stored login in its headers, for callers without a client."""
     if not isinstance(target, HttpServerParameters):
         return target
     fields = {} if target.auth is None else trio.run(_fields, target.auth, http_url(target.url))

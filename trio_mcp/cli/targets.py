@@ -24,7 +24,7 @@ from trio_mcp.cli.config import MODULE
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.messages import near_file
 from trio_mcp.cli.signing_in import asking, signed
-from trio_mcp.cli.terminal import Dialogue, Script, has_terminal
+from trio_mcp.cli.terminal import Dialogue, FormScript, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
@@ -213,7 +213,7 @@ def _answers(options: argparse.Namespace, before_asking: Callable[[], object]) -
         found["elicitation"] = Dialogue(before_asking, given)
     # Otherwise elicitation is not declared, so that the server knows not to ask.
     elif given:
-        found |= {"elicitation": Script(given, options.command, before_asking), "elicitation_modes": ("form",)}
+        found |= {"elicitation": FormScript(given, options.command, before_asking), "elicitation_modes": ("form",)}
     if (text := getattr(options, "sample", None)) is not None:
         # A model may use tools, and need not.
         found |= {"sampling": lambda params: text, "sampling_features": ("tools",)}

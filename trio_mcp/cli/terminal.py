@@ -19,7 +19,7 @@ from trio_mcp.cli.text import clean, clean_line, paragraph, shorten
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
 from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["Dialogue", "ProgressBar", "Script", "has_terminal"]
+__all__ = ["Dialogue", "FormScript", "ProgressBar", "has_terminal"]
 
 MAX_LINE = 64 * 1024  # bytes; chosen: more than anyone types, and a bound on what a paste or a pipe can fill
 # Leaves most of an 80-column line to the message.
@@ -127,7 +127,7 @@ class Dialogue:
         Raises:
             _Stopped: If the user declines or cancels.
         """
-        # On standard error like all of the dialogue: standard output is for the result, and may be a file or a pipe.
+        # The dialogue goes to standard error: standard output is for the result, and may be a file or a pipe.
         print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
         if text == "!":
@@ -135,7 +135,7 @@ class Dialogue:
         return text
 
     async def _line(self) -> str:
-        # Not in a thread: one that waits for a terminal can be neither stopped nor abandoned when the program ends.
+        # A thread that waits for a terminal can be neither stopped nor abandoned when the program ends.
         descriptor = sys.stdin.fileno()
         # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:
@@ -151,7 +151,7 @@ class Dialogue:
         return line.decode("utf-8", "replace").strip()
 
 
-class Script:
+class FormScript:
     """The callback ``elicitation=`` of `Answers` where there is no terminal: fills in forms from the command line.
 
     A form for which something is missing, or wrong, is declined.

@@ -26,7 +26,6 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
-    Failure,
     Incoming,
     Malformed,
     Notification,
@@ -34,6 +33,7 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
     show_id,
 )
 from trio_mcp.link import Link
@@ -111,7 +111,7 @@ class Trace:
                     self.message(mark, each)
             case Malformed(reason=reason):
                 self._write(mark, "malformed", f" {mask_text(reason)}", style="error")
-            case Failure(error=exc):
+            case TransportFailure(error=exc):
                 self._write(NOTE, "lost", f" {mask_text(str(exc))}", style="error")
 
     def _to(self, mark: str, id_: RequestId | None) -> str:
@@ -184,7 +184,7 @@ class _TracedHttp(HttpConnector):
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
-        # The link has limits of its own.
+        # The link sets the limits itself.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with (
             httpx.AsyncClient(

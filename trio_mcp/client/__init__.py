@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        import trio_mcp
-        from trio_mcp._renamed import refused_import
+        from trio_mcp._door import absent
 
-        refusal = refused_import(__name__, name, dict.fromkeys(trio_mcp.__all__, "trio_mcp").get)
-        raise refusal or AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise absent(__name__, name)

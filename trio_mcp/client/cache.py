@@ -14,7 +14,7 @@ from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.client.subscriptions import lies_below
 from trio_mcp.http.client.parameters import HttpServerParameters
 
-__all__ = ["CacheStatistics", "Flight", "ResponseCache"]
+__all__ = ["CacheStatistics", "RequestInFlight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
 # Chosen: about what an entry with its key costs in CPython, rather too much than too little.
@@ -39,13 +39,13 @@ class _Everybody:
 
 @attrs.frozen
 class _Entry:
-    result: bytes  # parsed anew for each caller, so that none can change what the next one gets
+    result: bytes  # parsed again for each caller, so that none can change what the next one gets
     fresh_until: float
     size: int
 
 
 @attrs.define(eq=False)
-class Flight:
+class RequestInFlight:
     """A request in flight; if a change is announced meanwhile, its response is not cached."""
 
     question: Question
@@ -89,7 +89,7 @@ class ResponseCache:
         self._max_entries, self._max_bytes, self._grace = max_entries, max_bytes, stale_if_error
         self._entries: OrderedDict[tuple[Hashable, Question], _Entry] = OrderedDict()
         self._bytes = 0
-        self._flights: set[Flight] = set()
+        self._flights: set[RequestInFlight] = set()
         self._server: object = None
         self._run: object = None
 
@@ -119,7 +119,7 @@ class ResponseCache:
         Raises:
             ValueError: If it is already bound to another server.
         """
-        # By URL: a plain string, and parameters with other headers, are targets on the same server.
+        # The URL decides: a plain string, and parameters with other headers, are targets on the same server.
         server = target.url if isinstance(target, HttpServerParameters) else target
         # Two servers may use the same names and URIs: an entry of one must not answer for the other.
         if self._server is not None and self._server != server:
@@ -143,17 +143,17 @@ class ResponseCache:
                 self._remove((who, question))
         return None
 
-    def departs(self, question: Question) -> Flight:
+    def departs(self, question: Question) -> RequestInFlight:
         """Record that a request is about to be sent; `landed` must follow."""
-        flight = Flight(question)
+        flight = RequestInFlight(question)
         self._flights.add(flight)
         return flight
 
-    def landed(self, flight: Flight) -> None:
+    def landed(self, flight: RequestInFlight) -> None:
         """Record that a request has ended, with or without a result."""
         self._flights.discard(flight)
 
-    def keep(self, flight: Flight, owner: Hashable, result: dict[str, Any]) -> None:
+    def keep(self, flight: RequestInFlight, owner: Hashable, result: dict[str, Any]) -> None:
         """Cache a result that has just arrived, if the server allows it and has announced no change meanwhile."""
         ttl, scope = result.get("ttlMs"), result.get("cacheScope")
         # "Interim results with resultType input_required are not cacheable"; an invalid ttl counts as 0.
@@ -162,7 +162,7 @@ class ResponseCache:
         try:
             data = to_json(result, inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError):
-            return  # can't be stored as JSON; the caller gets the result all the same
+            return  # it can't be stored as JSON, and the caller still gets the result
         question = flight.question
         # Four bytes for each character of a key: the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD

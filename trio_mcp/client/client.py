@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Never, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import trio
 from pydantic import BaseModel, ValidationError
@@ -14,32 +14,30 @@ from trio_mcp._checks import given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp._renamed import refuse_attributes
+from trio_mcp._settings import completed
 from trio_mcp.client.answers.sources import Answers, InputSources
-from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.client.connection import Connection, Middleware, check_log_level
+from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
+from trio_mcp.client.options import ClientOptions, check_log_level
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target, authorized
-from trio_mcp.client.tool_results import OutputSchemas, ToolResult, adapter_of, typed
+from trio_mcp.client.tool_results import DataT, OutputSchemas, ToolResult, adapter_of, typed
 from trio_mcp.convert import as_json, as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
-from trio_mcp.http.client.auth import Auth
-from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.principal import Principal, as_principal
+from trio_mcp.principal import as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.statistics import SessionStatistics
-from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
+from trio_mcp.types.capabilities import ServerCapabilities
 from trio_mcp.types.common import INPUT_REQUIRED, Implementation, LoggingLevel
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.meta import checked_meta
-from trio_mcp.types.notices import LoggingMessageNotificationParams
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
 from trio_mcp.types.resources import (
     ListResourcesResult,
@@ -57,10 +55,9 @@ if TYPE_CHECKING:  # most clients answer no questions of the server: only those 
     from trio_mcp.client.answers.roots import Roots
     from trio_mcp.types.input_required import InputRequiredResult
 
-__all__ = ["Client", "ClientOptions", "ClientStatistics"]
+__all__ = ["Client", "ClientStatistics"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
-DataT = TypeVar("DataT")
 
 
 @attrs.frozen
@@ -84,24 +81,6 @@ class ClientStatistics:
     known_tools: int
 
 
-class ClientOptions(TypedDict, total=False):
-    """The arguments of a `Client` besides its target, as `ClientGroup` and `ProxyServer` pass them on."""
-
-    mode: str
-    timeout: Limit
-    client_info: Implementation | None
-    capabilities: ClientCapabilities | Mapping[str, Any] | None
-    answers: Answers | None
-    options: SessionOptions | None
-    log_level: LoggingLevel | None
-    on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None
-    on_message: Callable[[Notification], Awaitable[object] | object] | None
-    middleware: Sequence[Middleware]
-    cache: ResponseCache | None
-    principal: str | Principal | None
-    auth: Auth | None
-
-
 class Client(EnteredOnce):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
@@ -112,81 +91,31 @@ class Client(EnteredOnce):
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
             that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, holds
             several ways to one server, the best first.
-        auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see
-            `trio_mcp.auth`. `HttpServerParameters` may have one of their own.
-        mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
-            opens the session as that revision requires, and accepts no other.
-        timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
-            overrides ``options.calls.timeout``. Connecting has 30 seconds, or over a single way as many as
-            this, if they are fewer; ``options.calls.connect_timeout`` sets another limit for it.
-        client_info: The name and version that the client gives the server.
-        capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
-            program answers itself, and extensions of the protocol, each with its settings:
-            ``{"extensions": {"com.example/feature": {}}}``. The answers declare their own.
-        answers: What answers the server's questions: see `Answers`.
-        options: The session's limits, timeouts and hooks.
-        log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A
-            server that does not declare logging is not asked. With None, a server of the legacy era decides for itself
-            what to send, and one of the modern era sends nothing.
-        on_log: Called, sync or async, with each `LoggingMessageNotificationParams` from the server.
-        on_message: Called, sync or async, with every `Notification` from the server.
-        cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
-            caches nothing: each call asks the server.
-        principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
-            share its private entries only if they have the same principal; a client without one shares none.
-        middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
+        settings: The other arguments: those of `ClientOptions`, such as ``auth``, ``timeout`` and ``answers``.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        auth: Auth | None = None,
-        mode: str = "auto",
-        timeout: Limit = USE_SESSION,
-        client_info: Implementation | None = None,
-        capabilities: ClientCapabilities | Mapping[str, Any] | None = None,
-        answers: Answers | None = None,
-        options: SessionOptions | None = None,
-        log_level: LoggingLevel | None = None,
-        on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None = None,
-        on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
-        middleware: Sequence[Middleware] = (),
-        cache: ResponseCache | None = None,
-        principal: str | Principal | None = None,
-        **unknown: Never,
-    ) -> None:
-        refuse_unknown(Client, unknown)
-        target = authorized(target, auth)
-        answers = given_or_default("answers", answers, Answers)
-        options = given_or_default("options", options, SessionOptions)
-        if cache is not None and not isinstance(cache, ResponseCache):
-            raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
+    def __init__(self, target: Target, **settings: Unpack[ClientOptions]) -> None:
+        refuse_unknown(Client, settings, ClientOptions)
+        given = completed(ClientOptions, settings)
+        target = authorized(target, given["auth"])
+        answers = given_or_default("answers", given["answers"], Answers)
+        options = given_or_default("options", given["options"], SessionOptions)
+        timeout, cache = given["timeout"], given["cache"]
         if timeout is not USE_SESSION:
             # A copy, checked like any other: the caller's options may serve several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
-        self._connection = Connection(
-            target,
-            inputs=InputSources(answers),
-            subscriptions=self._subscriptions,
-            mode=mode,
-            client_info=client_info,
-            capabilities=capabilities,
-            options=options,
-            log_level=log_level,
-            on_log=on_log,
-            on_message=on_message,
-            middleware=middleware,
+        self._connection = ClientConnection(
+            target, given, options=options, inputs=InputSources(answers), subscriptions=self._subscriptions
         )
         # Without a principal the client itself is the owner, so that its private results are shared with no other
         # client.
-        self._calls = CachedCalls(self._connection, cache, as_principal(principal, "principal") or self)
+        self._calls = CachedCalls(self._connection, cache, as_principal(given["principal"], "principal") or self)
         self._rounds = InputRounds(self._connection, answers.max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:
@@ -369,18 +298,7 @@ class Client(EnteredOnce):
         name: str,
         arguments: Mapping[str, Any] | None = ...,
         *,
-        result_type: None = ...,
-        meta: Mapping[str, Any] | None = ...,
-        **limits: Unpack[CallLimits],
-    ) -> ToolResult: ...
-
-    @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = ...,
-        *,
-        result_type: type[DataT] | TypeAdapter[DataT],
+        result_type: type[DataT] | TypeAdapter[DataT] | None = ...,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
     ) -> ToolResult[DataT]: ...
@@ -472,20 +390,7 @@ class Client(EnteredOnce):
         name: str,
         arguments: Mapping[str, Any] | None = ...,
         *,
-        result_type: None = ...,
-        input_responses: Mapping[str, Any] | None = ...,
-        request_state: str | None = ...,
-        meta: Mapping[str, Any] | None = ...,
-        **limits: Unpack[CallLimits],
-    ) -> ToolResult | InputRequiredResult: ...
-
-    @overload
-    async def call_tool_once(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = ...,
-        *,
-        result_type: type[DataT] | TypeAdapter[DataT],
+        result_type: type[DataT] | TypeAdapter[DataT] | None = ...,
         input_responses: Mapping[str, Any] | None = ...,
         request_state: str | None = ...,
         meta: Mapping[str, Any] | None = ...,

@@ -3,74 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from math import inf
-from typing import Any, TypeAlias, get_args
+from typing import Any
 
 import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_choice, check_hook
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
+from trio_mcp.client.options import ClientOptions, OutgoingCall
 from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited, RemoteProtocolError, TransportError
 from trio_mcp.http.client.auth import extensions_of
-from trio_mcp.jsonrpc.messages import Notification, RequestId
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.limits import CallOptions, SessionOptions
 from trio_mcp.stdio.probing import PROBING, Probing
 from trio_mcp.stopwatch import STOPWATCH, Stopwatch
-from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation, LoggingLevel
 from trio_mcp.types.notices import LoggingMessageNotificationParams
-from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS
 
-__all__ = ["Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]
-
-MODES = ("auto", "legacy", *REVISIONS)
+__all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
 """Seconds to connect in, unless the options say otherwise. Chosen: a first start may install packages."""
 
 
-@attrs.define
-class OutgoingCall:
-    """A request about to be sent. A middleware may replace its method and parameters.
-
-    Attributes:
-        method: Its method.
-        params: Its parameters, as plain data.
-        protocol_version: The negotiated revision; replacing it changes nothing.
-        request_id: The id of the last attempt to send it; None before the first.
-        way: The name of the way that carried the session when the last attempt ended; None with a single way.
-        switches: How many times another way took over during the last attempt.
-    """
-
-    method: str
-    params: dict[str, Any]
-    protocol_version: str
-    request_id: RequestId | None = None
-    way: str | None = None
-    switches: int = 0
-
-
-Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
-"""``async (call, call_next) -> result``."""
-
-
-class Connection:
-    """The connection of a `Client`. The arguments are those of `Client`, except for two.
+class ClientConnection:
+    """The connection of a `Client`.
 
     Args:
+        target: The client's target.
+        settings: Every argument of the client besides.
+        options: Those of its session.
         inputs: The callbacks that answer the server's questions.
         subscriptions: Where the server's notifications of changes go.
 
@@ -82,30 +56,18 @@ class Connection:
     def __init__(
         self,
         target: Target,
+        settings: ClientOptions,
         *,
+        options: SessionOptions,
         inputs: InputSources,
         subscriptions: Subscriptions,
-        mode: str,
-        client_info: Implementation | None,
-        capabilities: ClientCapabilities | Mapping[str, Any] | None,
-        options: SessionOptions,
-        log_level: LoggingLevel | None,
-        on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None,
-        on_message: Callable[[Notification], Awaitable[object] | object] | None,
-        middleware: Sequence[Middleware],
     ) -> None:
-        check_choice("mode", mode, MODES)
-        check_hook("on_log", on_log)
-        check_hook("on_message", on_message)
-        if log_level is not None:
-            check_log_level(log_level)
-        if client_info is not None and not isinstance(client_info, Implementation):
-            raise TypeError(f"client_info must be an Implementation, got {type(client_info).__name__}")
         self.inputs = inputs
         self.stopwatch = Stopwatch()
         self._subscriptions = subscriptions
         # Everything is checked here, so that entering fails only for reasons that lie outside the program.
-        self._capabilities = {} if capabilities is None else dict(as_object(capabilities, "capabilities"))
+        given = settings["capabilities"]
+        self._capabilities = {} if given is None else dict(as_object(given, "capabilities"))
         if "extensions" in self._capabilities:
             self._capabilities["extensions"] = checked_extensions(self._capabilities["extensions"], "client")
         if options.calls.result_types and not self._capabilities.get("extensions"):
@@ -116,17 +78,17 @@ class Connection:
         self._extensions: dict[str, Any] = {}
         for auth in auths_of(target):
             self._extensions |= extensions_of(auth)
-        self._mode = mode
-        self._client_info = client_info
+        self._mode = settings["mode"]
+        self._client_info = settings["client_info"]
         self._limit, self._patience = _limit_of_connecting(
             options.calls, several=isinstance(self._open_link, FailoverConnector)
         )
         # A server that ignores the probe, as some legacy ones do, has as much time left for the handshake.
         probing = min(options.calls.probe_timeout, self._patience / 2)
         self._options = attrs.evolve(options, calls=attrs.evolve(options.calls, probe_timeout=probing))
-        self._log_level = log_level
-        self._on_log, self._on_message = on_log, on_message
-        self._middleware = tuple(middleware)
+        self._log_level = settings["log_level"]
+        self._on_log, self._on_message = settings["on_log"], settings["on_message"]
+        self._middleware = tuple(settings["middleware"])
         self._target_name = target_name(target)
         self._ways: Callable[[], TransportStatus] | None = None
         self._session: ConnectedSession | None = None
@@ -184,7 +146,7 @@ class Connection:
                             probing.end(legacy=not session.modern)
                             # From here on the session's own timeouts count.
                             connecting.deadline = inf
-                            # Not before: a call that could be made earlier would not know the revision.
+                            # A call that could be made earlier would not know the revision.
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
@@ -202,7 +164,7 @@ class Connection:
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
     async def _negotiate(self, session: ConnectedSession) -> None:
-        # Without a timeout of their own: a server that starts slowly has all the time there is to connect.
+        # No request here has a timeout: a server that starts slowly has all the time there is to connect.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
@@ -309,7 +271,7 @@ class Connection:
         """Send a call through the rest of the middleware, after the first ``passed`` of them."""
         if passed == len(self._middleware):
             return send()
-        # Not a chain made beforehand: a middleware may call `call_next` again, to send the request once more.
+        # The chain is not made beforehand: a middleware may call `call_next` again, to send the request once more.
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:
@@ -337,16 +299,6 @@ def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, flo
     return "connect_timeout", CONNECT_TIMEOUT
 
 
-def check_log_level(level: object) -> None:
-    """Check that a level is one of `LoggingLevel`.
-
-    Raises:
-        TypeError: If it is not a string.
-        ValueError: If there is no such level.
-    """
-    check_choice("a log level", level, get_args(LoggingLevel))
-
-
 def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
     """Merge declarations: objects are merged recursively; of any other value given twice, the later one counts."""
     whole: dict[str, Any] = {}
@@ -354,6 +306,6 @@ def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items():
             known = whole.get(name)
             both = isinstance(value, Mapping) and isinstance(known, Mapping)
-            # So `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` declare both modes.
+            # Both modes are declared by `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` together.
             whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return whole

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from trio_mcp.client.connection import Connection
+from trio_mcp.client.connection import ClientConnection
 from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
 from trio_mcp.session.calls import USE_SESSION, CallLimits
@@ -44,7 +44,7 @@ class InputRounds:
         max_rounds: How many times the server may ask during one call.
     """
 
-    def __init__(self, connection: Connection, max_rounds: int) -> None:
+    def __init__(self, connection: ClientConnection, max_rounds: int) -> None:
         self._connection = connection
         self._max_rounds = max_rounds
 
@@ -71,7 +71,7 @@ class InputRounds:
             return result  # in the legacy era the field has no meaning
         total = limits.get("total_timeout", USE_SESSION)
         total = session.options.calls.total_timeout if total is USE_SESSION else total
-        # Each request is limited by what is left of the total through the scope below, not by a total of its own.
+        # The scope below limits each request by what is left of the total.
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
@@ -84,7 +84,8 @@ class InputRounds:
                 if not requests:  # a server that only polls must not make us spin
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
-                # A request of its own, through the middleware and with a new id (2026-07-28 `basic/patterns/mrtr`).
+                # Each round is a new request, through the middleware and with a new id (2026-07-28
+                # `basic/patterns/mrtr`).
                 result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
                 if result.get("resultType") != INPUT_REQUIRED:
                     return result
@@ -134,7 +135,7 @@ class InputRounds:
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
             from trio_mcp.types.input_required import InputRequiredResult
 
-            # Only to check it: the caller answers.
+            # This only checks it: the caller answers.
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
         return result, as_result(result, model, method)

@@ -13,7 +13,8 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.connection import Connection, OutgoingCall
+from trio_mcp.client.connection import ClientConnection
+from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares
@@ -63,7 +64,7 @@ class Listening:
         subscriptions: Where the server's notifications go.
     """
 
-    def __init__(self, connection: Connection, subscriptions: Subscriptions) -> None:
+    def __init__(self, connection: ClientConnection, subscriptions: Subscriptions) -> None:
         self._connection = connection
         self._subscriptions = subscriptions
         self.watches = ResourceWatches(connection)
@@ -126,7 +127,7 @@ class Listening:
         if not self._connection.stopwatch.stoppable:
             await self._subscribed(feed)
             return
-        # A server ends a stream with its token, by a response or by cutting it. So it is opened anew, with another
+        # A server ends a stream with its token, by a response or by cutting it. So another one is opened with another
         # token; if the server can't be reached, the subscription has ended as it did.
         ended: TransportError | None = None
         while True:
@@ -202,7 +203,7 @@ class ResourceWatches:
         connection: The client's connection.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._watches: dict[str, _Watch] = {}
 
@@ -265,15 +266,15 @@ class ResourceWatches:
         async with watch.turn:
             if watch.asked and not watch.holders:  # else a block has come to want it again
                 watch.sure = False
-                # Limits of its own: the session's may be None, and no caller is there to give up.
+                # The session's limits may be None, and no caller is there to give up.
                 limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
                 try:
                     await self._connection.request("resources/unsubscribe", {"uri": uri}, limits)
                 except Exception as exc:
                     # Nothing more can be done; no subscription covers its notifications.
                     logger.info("the server has not ended the subscription to %r: %s", uri, exc)
-                # Even if that failed: nothing is retried, and the next holder subscribes anew in any case, as it is not
-                # `sure`.
+                # This holds even if that failed: nothing is retried, and the next holder subscribes in any case, as it
+                # is not `sure`.
                 watch.asked = False
         # Checked again after the wait: a block may hold this watch by now, or another one may stand in its place.
         if not watch.holders and self._watches.get(uri) is watch:

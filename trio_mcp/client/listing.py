@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 import trio
 
 from trio_mcp.client.cache import ResponseCache
-from trio_mcp.client.connection import Connection
+from trio_mcp.client.connection import ClientConnection
 from trio_mcp.convert import as_result
 from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.calls import CallLimits, Limit
@@ -33,7 +33,7 @@ class CachedCalls:
         owner: On whose behalf the client acts: clients with the same owner share private results.
     """
 
-    def __init__(self, connection: Connection, cache: ResponseCache | None, owner: Hashable) -> None:
+    def __init__(self, connection: ClientConnection, cache: ResponseCache | None, owner: Hashable) -> None:
         self._connection = connection
         self._cache = cache
         self._owner = owner

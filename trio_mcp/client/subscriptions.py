@@ -364,7 +364,8 @@ class Subscriptions:
                 feed.deliver(event)
 
     def _announce(self, event: ChangeEvent) -> None:
-        # Before any subscription sees the event: a loop that then lists anew must not get the old list from the cache.
+        # The hooks run before any subscription sees the event: a loop that then lists again must not get the old list
+        # from the cache.
         for hook in self.hooks:
             hook(KINDS[type(event)], event.uri if isinstance(event, ResourceUpdated) else None)
 
@@ -399,7 +400,7 @@ class Subscriptions:
         for missed in feed.acknowledge():
             self._announce(missed)
             feed.deliver(missed)
-        # What was not asked for is ignored above, and reported here.
+        # Events that were not asked for are ignored above, and reported here.
         if not events_of(offered) <= events_of(feed.asked):
             raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
@@ -407,5 +408,5 @@ class Subscriptions:
 # Also used by the cache: reading a folder may have returned what lies in it.
 def lies_below(uri: str, above: str) -> bool:
     """Return whether a URI names a part of what another names."""
-    # Only at a boundary of the URI: `x://ab` does not lie below `x://a`.
+    # A part begins at a boundary of the URI: `x://ab` does not lie below `x://a`.
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

@@ -39,7 +39,7 @@ __all__ = ["OutputSchemas", "ToolResult", "adapter_of", "typed"]
 
 DataT = TypeVar("DataT", default=Any)
 
-# What the SDKs for Python, TypeScript, Go, C#, Java and Rust say, and FastMCP.
+# These are the messages of the SDKs for Python, TypeScript, Go, C#, Java and Rust, and of FastMCP.
 _WORDS = r"(unknown|no such|unrecogni[sz]ed) tool\b(?! arg| param| input)|tool( name)? (is )?(not found|unknown)\b"
 _WORDS_WITH_NAME = (
     r"tool:? NAME (was |is )?(not found|unknown|not known|disabled)\b|tool:? NAME (does not|doesn't) exist\b"
@@ -92,7 +92,7 @@ class ToolResult(CallToolResult, Generic[DataT]):
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
 
-# A class of its own, as a private attribute makes each instance take longer.
+# This is a separate class, as a private attribute makes each instance take longer.
 class _TypedResult(ToolResult[DataT]):
     _value: Any = None
 

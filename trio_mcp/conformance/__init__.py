@@ -3,60 +3,35 @@
 It needs Hypothesis, and is imported on first use; the extra for it is ``trio-mcp[testing]``.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trio_mcp.conformance.clients import StreamClient, check_client, preview_client
-    from trio_mcp.conformance.engine import check_server, preview_server
-    from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome, Preview, Progress
-    from trio_mcp.conformance.plugin import conformance_tests
-    from trio_mcp.conformance.rules.history import Asked, Connection, Exchange, History
-    from trio_mcp.conformance.rules.model import Rule, Verdict, broken, held, judged, rule
-    from trio_mcp.conformance.transcript.events import Event
+    from trio_mcp.conformance.clients import StreamClient as StreamClient
+    from trio_mcp.conformance.clients import check_client as check_client
+    from trio_mcp.conformance.clients import preview_client as preview_client
+    from trio_mcp.conformance.engine import check_server as check_server
+    from trio_mcp.conformance.engine import preview_server as preview_server
+    from trio_mcp.conformance.options import CheckOptions as CheckOptions
+    from trio_mcp.conformance.options import ClientCheckOptions as ClientCheckOptions
+    from trio_mcp.conformance.options import ServerCheckOptions as ServerCheckOptions
+    from trio_mcp.conformance.outcomes import CheckReport as CheckReport
+    from trio_mcp.conformance.outcomes import Failure as Failure
+    from trio_mcp.conformance.outcomes import Outcome as Outcome
+    from trio_mcp.conformance.outcomes import Preview as Preview
+    from trio_mcp.conformance.outcomes import Progress as Progress
+    from trio_mcp.conformance.plugin import conformance_tests as conformance_tests
+    from trio_mcp.conformance.rules.history import Connection as Connection
+    from trio_mcp.conformance.rules.history import Exchange as Exchange
+    from trio_mcp.conformance.rules.history import History as History
+    from trio_mcp.conformance.rules.history import RecordedRequest as RecordedRequest
+    from trio_mcp.conformance.rules.model import Rule as Rule
+    from trio_mcp.conformance.rules.model import Verdict as Verdict
+    from trio_mcp.conformance.rules.model import broken as broken
+    from trio_mcp.conformance.rules.model import held as held
+    from trio_mcp.conformance.rules.model import judged as judged
+    from trio_mcp.conformance.rules.model import rule as rule
+    from trio_mcp.conformance.transcript.events import Event as Event
+else:
+    from trio_mcp._door import open_door
 
-__all__ = [
-    "Asked",
-    "CheckReport",
-    "Connection",
-    "Event",
-    "Exchange",
-    "Failure",
-    "History",
-    "Outcome",
-    "Preview",
-    "Progress",
-    "Rule",
-    "StreamClient",
-    "Verdict",
-    "broken",
-    "check_client",
-    "check_server",
-    "conformance_tests",
-    "held",
-    "judged",
-    "preview_client",
-    "preview_server",
-    "rule",
-]
-
-_LATE = {
-    "clients": ("StreamClient", "check_client", "preview_client"),
-    "engine": ("check_server", "preview_server"),
-    "outcomes": ("CheckReport", "Failure", "Outcome", "Preview", "Progress"),
-    "plugin": ("conformance_tests",),
-    "rules.history": ("Asked", "Connection", "Exchange", "History"),
-    "rules.model": ("Rule", "Verdict", "broken", "held", "judged", "rule"),
-    "transcript.events": ("Event",),
-}
-_HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
-
-
-# PEP 562: called for names that the module does not have yet.
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+    __all__, __getattr__, __dir__ = open_door(__name__)

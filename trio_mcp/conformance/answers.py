@@ -1,4 +1,4 @@
-"""What the kit answers when a server asks: valid answers, and wrong ones."""
+"""The kit's responses to the requests of a server: valid ones, and wrong ones."""
 
 from __future__ import annotations
 

@@ -67,11 +67,11 @@ def read_baseline(path: str | Path) -> dict[str, str]:
 
 
 def _unquoted(text: str) -> str:
-    # Without the escapes of YAML: `baseline_text` writes none, and a reason is only read by people.
+    # The escapes of YAML are not undone: `baseline_text` writes none, and a reason is only read by people.
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def baseline_text(broken: Iterable[tuple[str, str]]) -> str:
     """Return the text of a baseline, of rules and reasons."""
-    # In quotes: a reason may contain what YAML would take for something else.
+    # The quotes are there because YAML could read a reason as something else.
     return "".join(f"{rule}: '{' '.join(reason.split()).replace(chr(39), '`')}'\n" for rule, reason in broken)

@@ -7,17 +7,20 @@ import itertools
 import math
 import os
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import attrs
 import trio
 import trio.testing
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp._settings import completed
 from trio_mcp.client.targets import LinkFactory
+from trio_mcp.conformance.options import ClientCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.rules.catalogue import judge, select
 from trio_mcp.conformance.rules.history import History
@@ -36,7 +39,7 @@ from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.strategies.drawing import draws
-from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
 
 __all__ = ["ClientTarget", "StreamClient", "check_client", "preview_client"]
 
@@ -60,6 +63,9 @@ ClientTarget: TypeAlias = Sequence[str] | Callable[[LinkFactory], Awaitable[obje
 """A client: the command that starts it, to which the URL of a server is added, or a function that takes a target for a
 `Client` and connects to it."""
 
+NEWEST: Final = (LATEST_LEGACY, LATEST_MODERN)
+"""The revisions that the servers speak by default."""
+
 BULK: Final = 50
 """Scripts drawn at once (chosen: fewer cost more for each, more would keep a program with other tasks waiting)."""
 SHRINKING: Final = 60
@@ -78,7 +84,7 @@ LAST_WORDS: Final = 500
 
 @attrs.define
 class _Run:
-    """What came of a client that met a generated server.
+    """The result of one meeting of a client with a generated server.
 
     Attributes:
         events: What passed.
@@ -95,89 +101,60 @@ class _Run:
     trouble: str = ""
 
 
-async def check_client(
-    client: ClientTarget,
-    *,
-    revisions: Sequence[str] | None = None,
-    rules: Sequence[str | Rule] | None = None,
-    examples: int = 50,
-    time: float = 60.0,
-    seed: int = 0,
-    baseline: Collection[str] = (),
-    deadline: float = 10.0,
-    patience: float = 30.0,
-    on_progress: Callable[[Progress], object] | None = None,
-    stop: trio.Event | None = None,
-) -> CheckReport:
+async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOptions]) -> CheckReport:
     """Check a client: let it talk to generated servers, each of which behaves in another way that a client may meet.
 
-    The client connects, does what it is made for, and ends. A command is started anew for each example, and gets the
-    URL of a Streamable HTTP server as its last argument. A function gets a target for a `Client`, in memory.
+    The client connects, does what it is made for, and ends. A command is started for each example, and gets the URL of
+    a Streamable HTTP server as its last argument. A function gets a target for a `Client`, in memory.
 
     Args:
         client: The client.
-        revisions: The revisions that the servers speak, in turns; by default the newest of each era.
-        rules: The rules to check: ids, patterns of ids, or rules of your own; all for clients by default.
-        examples: How many servers it meets.
-        time: Seconds after which no further example begins. A client that is running then gets a few more.
-        seed: Decides which servers.
-        baseline: The ids of rules that the client is known to break: what breaks them is not shrunk.
-        deadline: Seconds for the response to a question of the server.
-        patience: Seconds that the client gets for an example.
-        on_progress: Called after each example.
-        stop: Ends the check early, with what has been found.
+        options: See `CheckOptions` and `ClientCheckOptions`. The revisions are those that the servers speak; the
+            deadline is for the response to a question of the server.
 
     Raises:
         ValueError: If a rule or revision is unknown.
+        TypeError: If an option is unknown.
         TransportError: If the command can't be started, or does not connect.
     """
-    if callable(client):
-        client = _over_links(client)
-    spoken = _spoken(revisions)
-    stop = trio.Event() if stop is None else stop
-    began = trio.current_time()
-    check = _Check(client, select(rules, "client"), deadline, patience, frozenset(baseline), began + time, stop)
+    refuse_unknown(check_client, options, ClientCheckOptions)
+    given = completed(ClientCheckOptions, options)
+    check = _Check(_over_links(client) if callable(client) else client, given)
     ended: Ended = "complete"
     # The revisions take turns, example by example, so a check that runs out of time has still spoken each of them.
-    sources = [check.scripts(revision, seed) for revision in spoken]
-    for number, source in zip(range(examples), itertools.cycle(sources), strict=False):
+    sources = [check.scripts(revision) for revision in check.revisions]
+    for number, source in zip(range(given["examples"]), itertools.cycle(sources), strict=False):
         await check.example(number, next(source))
-        if on_progress is not None:
-            passed = trio.current_time() - began
-            on_progress(Progress(check.examples, examples, passed, check.requests, len(check.failures)))
-        if stop.is_set():
+        if (on_progress := given["on_progress"]) is not None:
+            progress = (check.examples, given["examples"], check.seconds, check.requests, len(check.failures))
+            on_progress(Progress(*progress))
+        if check.stop.is_set():
             ended = "interrupted"
             break
-        if trio.current_time() - began > time and check.examples < examples:
+        if check.seconds > given["time"] and check.examples < given["examples"]:
             ended = "time"
             break
-    # Only if every single one hung: that some of these servers keep a client waiting does not show that it hangs by
-    # itself, and is told as a note.
+    # Only a client that hung with every server hangs by itself: some of these servers keep a client waiting, which is
+    # reported in a note.
     if check.examples and check.hung == check.examples and ended != "interrupted":
         ended = "target hangs"
-    transport = client.transport if isinstance(client, StreamClient) else "http"
-    return check.report(spoken, transport, seed, trio.current_time() - began, ended, baseline, examples)
+    return check.report(ended)
 
 
-async def preview_client(
-    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str | Rule] | None = None
-) -> Preview:
+async def preview_client(client: ClientTarget, **options: Unpack[ClientCheckOptions]) -> Preview:
     """Return what `check_client` would do with the same arguments; nothing is started.
 
     Raises:
-        ValueError: If a rule or revision is unknown.
+        ValueError, TypeError: As in `check_client`.
     """
-    spoken = _spoken(revisions)
+    refuse_unknown(preview_client, options, ClientCheckOptions)
+    given = completed(ClientCheckOptions, options)
     await trio.lowlevel.checkpoint()
-    turns = {name: (*EVERY_TURN, *(LEGACY_TURNS if name in LEGACY_REVISIONS else MODERN_TURNS)) for name in spoken}
-    return Preview((), tuple(select(rules, "client")), turns)
-
-
-def _spoken(revisions: Sequence[str] | None) -> tuple[str, ...]:
-    spoken = tuple(revisions or (LATEST_LEGACY, LATEST_MODERN))
-    if unknown := set(spoken) - set(REVISIONS):
-        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
-    return spoken
+    turns = {
+        name: (*EVERY_TURN, *(LEGACY_TURNS if name in LEGACY_REVISIONS else MODERN_TURNS))
+        for name in given["revisions"] or NEWEST
+    }
+    return Preview((), tuple(select(given["rules"], "client")), turns)
 
 
 def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamClient:
@@ -198,36 +175,36 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
 class _Check:
     """The state of a check."""
 
-    def __init__(
-        self,
-        client: Sequence[str] | StreamClient,
-        rules: Sequence[Rule],
-        deadline: float,
-        patience: float,
-        baseline: frozenset[str],
-        end: float,
-        stop: trio.Event,
-    ) -> None:
+    def __init__(self, client: Sequence[str] | StreamClient, given: ClientCheckOptions) -> None:
         self.examples = self.requests = self.hung = 0
         self.failures: dict[str, Failure] = {}
         self.undecided: list[str] = []
-        self._end = end
-        self._stop = stop
+        self.revisions = tuple(given["revisions"] or NEWEST)
+        self.stop = trio.Event() if given["stop"] is None else given["stop"]
+        self._began = trio.current_time()
+        self._end = self._began + given["time"]
         self._longest = 0.0
         self._client = client
-        self._rules = rules
-        self._deadline = deadline
-        self._patience = patience
-        self._baseline = baseline
+        self._given = given
+        self._rules = rules = select(given["rules"], "client")
+        self._deadline = given["deadline"]
+        self._patience = given["patience"]
+        self._baseline = frozenset(given["baseline"])
         self._occasions = dict.fromkeys((rule.id for rule in rules), 0)
         self._troubles: dict[str, int] = {}
         self._generating = 0.0
         self._info = ""
 
-    def scripts(self, revision: str, seed: int) -> Iterator[Script]:
+    @property
+    def seconds(self) -> float:
+        """How long the check has been running."""
+        return trio.current_time() - self._began
+
+    def scripts(self, revision: str) -> Iterator[Script]:
         """Yield scripts of a revision without end; the first is plain."""
-        # Plain, so that a command which can't connect at all is told from a client that an odd server puts off. A
-        # script may also answer with a version that does not exist, which the first one must not.
+        seed = self._given["seed"]
+        # The first script is plain, so a command that can't connect at all is not confused with a client that an odd
+        # server puts off. Other scripts may respond with a version that does not exist.
         yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
         for bulk in itertools.count():
             began = clock.perf_counter()
@@ -241,9 +218,9 @@ class _Check:
         """Let the client meet a server, and judge what passed."""
         run = await self._play(script)
         if run.cut:
-            # Not judged, as it would be judged for what it had no time to do. If earlier ones took as long, it is not
-            # even a sign that something is wrong.
-            if not self._stop.is_set() and run.seconds > self._longest:
+            # The example is not judged, because the client would be blamed for lack of time. If earlier ones took as
+            # long, it is not even a sign that something is wrong.
+            if not self.stop.is_set() and run.seconds > self._longest:
                 self.undecided.append(
                     f"the client had not ended after {run.seconds:.1f} seconds of an example, when the time of the "
                     "check was up"
@@ -282,7 +259,7 @@ class _Check:
 
             async def listen() -> None:
                 nonlocal stopped
-                await self._stop.wait()
+                await self.stop.wait()
                 stopped = True
                 scope.cancel("the check was stopped")
 
@@ -299,7 +276,7 @@ class _Check:
                     await self._start([*self._client], script, tape, run)
             run.events = tape.events
             run.seconds = trio.current_time() - began
-            # Only the timeout passes this line, as all else returns here or raises.
+            # Only the timeout leads past this line, as every other case returns here or raises.
             return run
         run.ended = False
         run.seconds = trio.current_time() - began
@@ -309,7 +286,7 @@ class _Check:
             if tape.is_full
             else f"it did not end within {self._patience:g} seconds"
         )
-        # What a client did until it was stopped is judged like anything else.
+        # The events up to the stop are judged like any others.
         run.events = tape.events
         return run
 
@@ -321,14 +298,14 @@ class _Check:
         async with background_nursery() as nursery:
 
             async def connect() -> trio.abc.Stream:
-                # As opening a real connection would be: a client that connects in a loop can still be stopped when its
-                # time is up.
+                # Opening a real connection is a checkpoint, too: a client that connects in a loop can still be stopped
+                # when its time is up.
                 await trio.lowlevel.checkpoint()
                 ours, theirs = trio.testing.memory_stream_pair()
                 if client.transport == "http":
                     nursery.start_soon(http.serve, ours)
                 else:
-                    # A server of its own for each connection, as over lines nothing ties two of them together.
+                    # Each connection gets a server: over lines nothing ties two connections together.
                     number = next(numbers)
                     server = ScriptedServer(script, tape, number, self._deadline)
                     nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
@@ -342,9 +319,9 @@ class _Check:
 
     async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
         serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS))
-        # On the loopback interface only, as the specification asks of local servers (`basic/transports`, Security
-        # Warning). By its number, as the name `localhost` may mean ::1 first. It listens before the client starts, so a
-        # client that connects at once finds it.
+        # The server listens on the loopback interface only, as the specification asks of local servers
+        # (`basic/transports`, Security Warning). The address is a number, as the name `localhost` may mean ::1 first.
+        # The server listens before the client starts, so a client that connects at once finds it.
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
         # All of the environment, unlike that of a server: it is a program of the user's, as if started from the shell.
@@ -369,13 +346,13 @@ class _Check:
     # --- the smallest exchange ----------------------------------------------------------------------------------------
 
     async def _shrink(self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int) -> Failure:
-        events, runs, stop = run.events, 0, self._stop
+        events, runs, stop = run.events, 0, self.stop
         known = rule.id in self._baseline
         # Shrinking stops at the end of the check, too. A known failure needs no simple script: its reason stands in the
         # baseline.
         until = -math.inf if known else min(self._end, trio.current_time() + SHRINKING_TIME)
         simplest = script
-        # Each simpler script has simpler ones of its own, so the search begins anew from it and does not go on with the
+        # Each simpler script has simpler ones in turn, so the search starts again from it and does not go on with the
         # old list.
         improved = True
         while improved:
@@ -414,26 +391,17 @@ class _Check:
 
     # --- the report ---------------------------------------------------------------------------------------------------
 
-    def report(
-        self,
-        revisions: tuple[str, ...],
-        transport: str,
-        seed: int,
-        seconds: float,
-        ended: Ended,
-        baseline: Collection[str],
-        wanted: int,
-    ) -> CheckReport:
+    def report(self, ended: Ended) -> CheckReport:
         """Return what has been found."""
         outcomes = []
         for rule in self._rules:
             occasions, failure = self._occasions[rule.id], self.failures.get(rule.id)
             if failure is not None:
-                outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in baseline))
+                outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
             # Told apart from a lack of occasions, as the user can change it by asking for another revision.
-            elif not set(rule.revisions) & set(revisions):
+            elif not set(rule.revisions) & set(self.revisions):
                 outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
             else:
                 outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that it applies to"))
@@ -442,18 +410,18 @@ class _Check:
         return CheckReport(
             name,
             "client",
-            transport,
-            revisions,
+            self._client.transport if isinstance(self._client, StreamClient) else "http",
+            self.revisions,
             self._info,
-            seed,
+            self._given["seed"],
             self.examples,
             self.requests,
-            seconds,
+            self.seconds,
             self._generating,
             tuple(outcomes),
             notes,
             ended,
-            wanted=wanted,
+            wanted=self._given["examples"],
             undecided=tuple(self.undecided),
         )
 
@@ -475,8 +443,8 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
 
     A client can't be made to do less, as a server can; but less can be shown of what it did.
     """
-    # Up to the event first, since what came later seldom matters. If it does, as for rules about what never comes,
-    # everything is kept to begin with.
+    # The events up to the verdict are tried first, since later ones seldom matter. If they do, as for rules about
+    # something that never comes, everything is kept to begin with.
     place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
     kept = list(events[: place + 1])
 

@@ -6,36 +6,39 @@ import contextlib
 import math
 import statistics
 import time as clock
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any, Final, Unpack
 
 import attrs
 import trio
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
+from trio_mcp._settings import completed
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
 from trio_mcp.conformance.facts import Facts, discover
 from trio_mcp.conformance.judging import Found, Judging
+from trio_mcp.conformance.options import ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.conformance.plans.moves.model import Move
-from trio_mcp.conformance.plans.shrink import Shown, Shrinker
+from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker
 from trio_mcp.conformance.plans.source import Source
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule
-from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, Runner, Terms, is_virtual
-from trio_mcp.conformance.steps import Ask, Await, NextPage, Plan
+from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, CheckTerms, PlanRunner, is_virtual
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Plan
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.usage import Usage, grown, usage_of
 from trio_mcp.conformance.wires.targets import WireTarget, open_wire_for
 from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
-from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS
 
-__all__ = ["Check", "Options", "check_server", "meet", "preview_server"]
+__all__ = ["Check", "check_server", "preview_server"]
 
 CHUNK: Final = 10
 """Examples that are judged at once, at most (chosen)."""
@@ -43,7 +46,7 @@ CHUNK: Final = 10
 PATIENCE: Final = 4
 """How many times the deadline an example may take, before its connection is given up (chosen)."""
 
-PLAIN: Final = (Ask, Await, NextPage)
+PLAIN: Final = (Ask, AwaitResponses, NextPage)
 PROBES: Final = 10
 """An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
@@ -87,71 +90,36 @@ SLOWER: Final = 5.0
 """How many times slower than at the beginning is told as such (chosen)."""
 
 
-@attrs.frozen
-class Options:
-    """What a check does and may do.
-
-    Attributes:
-        revisions: The revisions to speak; None for the newest of each era that the target speaks.
-        rules: The rules to check.
-        examples: How many plans are run.
-        time: Seconds after which nothing new begins.
-        seed: Decides all that is random.
-        max_bytes: Bytes that may pass in both directions.
-        allow_writes: Whether every tool may be called.
-        tools: The names of further tools that may be called.
-        baseline: The ids of rules that are known to be broken.
-        terms: What holds for every connection.
-        every_move: Whether to make moves that no rule names, too.
-    """
-
-    revisions: tuple[str, ...] | None
-    rules: tuple[Rule, ...]
-    examples: int = 200
-    time: float = 60.0
-    seed: int = 0
-    max_bytes: int = 256 * 1024 * 1024
-    allow_writes: bool = False
-    tools: tuple[str, ...] = ()
-    baseline: frozenset[str] = frozenset()
-    terms: Terms = attrs.Factory(Terms)
-    every_move: bool = False
-
-    @property
-    def moves(self) -> list[Move]:
-        """The moves to make."""
-        return list(MOVES.values()) if self.every_move else moves_for(self.rules)
-
-
 class Check:
     """A check of a server; `report` can be asked for at any time.
 
     Args:
         open_wire: Opens a connection.
         name: The name of the target.
-        options: What it does.
-        on_progress: Called after each example.
+        options: The options that are given.
+        moves: The moves to make; by default those that the rules name, or all if no rules are given.
+
+    Raises:
+        ValueError, TypeError: If an option is invalid, or a rule unknown.
     """
 
     def __init__(
-        self,
-        open_wire: OpenWire,
-        name: str,
-        options: Options,
-        on_progress: Callable[[Progress], object] | None = None,
+        self, open_wire: OpenWire, name: str, options: ServerCheckOptions, *, moves: Collection[Move] = ()
     ) -> None:
+        given = completed(ServerCheckOptions, options)
         self.facts: list[Facts] = []
         self._open_wire = open_wire
         self._name = name
-        self._options = options
-        self._on_progress = on_progress
+        self._options = given
+        self._rules = tuple(select(given["rules"], "server", "transport"))
+        self._moves = list(moves or (MOVES.values() if given["rules"] is None else moves_for(self._rules)))
         self._began = clock.perf_counter()
-        self._time = options.time
+        self._time = given["time"]
         self._examples = self._requests = 0
         self._generating = 0.0
         self._ended: Ended | None = None
         self._notes: list[str] = []
-        self._occasions = {rule.id: 0 for rule in options.rules}
+        self._occasions = {rule.id: 0 for rule in self._rules}
         self._failures: dict[str, Failure] = {}
         self._sources: list[Source] = []
         self._latencies: list[float] = []
@@ -160,7 +128,7 @@ class Check:
         self._dead = self._floods = self._traffic = 0
         self._undecided: list[str] = []
         self._deaths: list[str] = []
-        self._terms = options.terms
+        self._terms = CheckTerms(given["deadline"], given["connect_timeout"], rate=given["rate"])
         self._life: _Life | None = None
         self._virtual = False
         self._usage: tuple[Usage, Usage] | None = None
@@ -174,10 +142,10 @@ class Check:
         """
         # Real time, as on a virtual clock the waits cost nothing.
         begun = math.inf if is_virtual() else trio.current_time()
-        await self._meet(max(self._options.time, MEETING))
+        await self._meet(max(self._options["time"], MEETING))
         # Or a short check of a target that is slow to start would have no time left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
-        self._terms = attrs.evolve(self._options.terms, end=begun + self._time)
+        self._terms = attrs.evolve(self._terms, end=begun + self._time)
         with trio.CancelScope(deadline=self._terms.end + OVERTIME) as scope:
             await self._check_revisions()
         if scope.cancelled_caught:
@@ -188,18 +156,72 @@ class Check:
 
     async def _meet(self, seconds: float) -> None:
         with trio.CancelScope(deadline=math.inf if is_virtual() else trio.current_time() + seconds) as scope:
-            self.facts = await meet(self._open_wire, self._options)
+            self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
                 f"the target has not answered the handshake and listed what it offers within {seconds:g} seconds, the "
                 "time of the check"
             )
 
+    async def _met(self) -> list[Facts]:
+        """Return what is known of the target, for each revision that it is to be checked in.
+
+        Raises:
+            TransportError: If it can't be reached, or does not answer as it must.
+            NegotiationError: If it speaks none of the revisions, or not one that was asked for.
+        """
+        options, wanted = self._options, self._options["revisions"]
+
+        async def met(revision: str, terms: CheckTerms) -> Facts:
+            runner = PlanRunner(self._open_wire, revision, terms)
+            async with runner.connected():
+                return await discover(runner, allow_writes=options["allow_writes"], tools=options["tools"])
+
+        if wanted is not None:
+            found = [await met(revision, self._terms) for revision in wanted]
+        else:
+            found, refusals = [], []
+            began = clock.perf_counter()
+            # The newest revision comes first. Each has its own connection: a client that does not support the version
+            # in the response should disconnect (`basic/lifecycle`, Version Negotiation). This era comes before the
+            # modern one because its handshake shows how fast the target starts.
+            for revision in reversed(LEGACY_REVISIONS):
+                try:
+                    found.append(await met(revision, self._terms))
+                    break
+                except NegotiationError as exc:
+                    refusals.append(exc)
+            # A server of the legacy era need not answer at all what it does not know.
+            patience = min(self._terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
+            terms = attrs.evolve(self._terms, opening=patience if found else self._terms.opening)
+            try:
+                found.append(await met(LATEST_MODERN, terms))
+            except (NegotiationError, TransportError):
+                # Every legacy revision has refused by now. The first refusal is reported, as most servers are of that
+                # era: that `server/discover` got no response would say less.
+                if not found:
+                    raise refusals[0] from None
+        # A server may offer a tool in one revision only.
+        tools = {name for facts in found for name in facts.tools}
+        if unknown := set(options["tools"]) - tools:
+            raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
+        return found
+
+    async def preview(self) -> Preview:
+        """Return what it would do."""
+        facts = await self._met()
+        return Preview(
+            tuple(facts),
+            self._rules,
+            {each.revision: tuple(move.name for move in self._moves if not move.lacks(each)) for each in facts},
+            {rule.id: reason for rule in self._rules if (reason := lacking(rule, facts))},
+        )
+
     async def _check_revisions(self) -> None:
-        # What one revision leaves of the examples and the time goes to those after it.
+        # Examples and time that one revision leaves go to those after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
-            examples = self._examples + (self._options.examples - self._examples) // left
+            examples = self._examples + (self._options["examples"] - self._examples) // left
             until = clock.perf_counter() + self._time_left / left
             await self._check_revision(facts, examples, until)
             # A revision has only its share of the time, so the next one still has its own. Every other end is that of
@@ -207,7 +229,7 @@ class Check:
             if self._ended not in (None, "time"):
                 return
         # A revision whose share of the time was up leaves its examples to the next one.
-        if self._ended is None or self._examples >= self._options.examples:
+        if self._ended is None or self._examples >= self._options["examples"]:
             self._ended = "complete"
         if not self._examples and self._ended == "time":
             self._undecided.append("the time was up before the first example")
@@ -220,18 +242,18 @@ class Check:
 
     @property
     def _all_broken(self) -> bool:
-        return 0 < len(self._options.rules) == len(self._failures)
+        return 0 < len(self._rules) == len(self._failures)
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
-        # What took long in one revision is most likely the same code in the other.
+        # A call that took long in one revision most likely runs the same code in the other.
         for method, name in self._slow:
             facts = facts.without(method, name)
         # The seed is a text: `Random` takes its SHA-512, which is the same in every process, unlike `hash`. With the
         # revision in it, the second one does not begin with the moves of the first.
-        self._sources.append(Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}"))
+        self._sources.append(Source(facts, self._moves, f"{self._options['seed']} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
-            # Nor is a connection opened that would not be open in time: its handshake would be cut short.
+            # A connection that would not be open in time is not opened either: its handshake would be cut short.
             if clock.perf_counter() >= until or self._time_left < self._sources[-1].opening:
                 self._ended = "time"
                 return
@@ -241,7 +263,7 @@ class Check:
             if self._floods >= MOST_DEAD:
                 self._ended = "target floods"
                 return
-            if self._traffic >= self._options.max_bytes:
+            if self._traffic >= self._options["max_bytes"]:
                 self._ended = "bytes"
                 return
             try:
@@ -265,7 +287,7 @@ class Check:
             if not runner.is_virtual:
                 self._sources[-1].opening = clock.perf_counter() - began
             self._virtual = runner.is_virtual
-            life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
+            life = self._life = _Life(runner, Judging(self._rules, runner.tape.events))
             # `Judging` has the prologue now; what the tape holds from here on was not judged yet.
             runner.forget()
             talk = runner.talks[0]
@@ -278,8 +300,8 @@ class Check:
                     break
                 await self._example(life, plan)
                 facts = self._without_slow(facts, runner)
-                if self._on_progress is not None:
-                    self._on_progress(self._progress)
+                if (on_progress := self._options["on_progress"]) is not None:
+                    on_progress(self._progress)
                 # The first chunks are small: what is wrong from the start is found, and shrunk, before all the rest has
                 # run. Later, judging several examples at once costs less for each.
                 most = len(runner.tape.events) >= MOST_EVENTS
@@ -309,24 +331,24 @@ class Check:
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
-    def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
+    def _without_slow(self, facts: Facts, runner: PlanRunner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
-        late = dict.fromkeys(runner.slow, f"took longer than {self._options.terms.patience:g} s")
+        late = dict.fromkeys(runner.slow, f"took longer than {self._terms.patience:g} s")
         runner.slow.clear()
-        # What takes long now and then is counted up, and left out only once it has cost a notable part of the check. On
-        # a virtual clock nothing takes long.
+        # The time of calls that are slow now and then is added up, and they are left out only once they have cost a
+        # notable part of the check. On a virtual clock nothing takes long.
         for sent in [] if runner.is_virtual else runner.talks[0].answered():
             if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:
                 self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
-                if self._spent[each] > SPENT * self._options.time:
+                if self._spent[each] > SPENT * self._options["time"]:
                     late[each] = f"takes {sent.seconds:.1f} s"
         left = facts
         for method, name in late:
             left = left.without(method, name)
             self._slow[method, name] = None
             self._notes.append(f"{method} of {name!r} {late[method, name]}: it is left out from now on")
-        # A resource from a template is not among the facts. Without a change there is nothing to draw anew, which takes
-        # time.
+        # A resource from a template is not among the facts. If they have not changed there is nothing to draw again,
+        # which takes time.
         if left != facts:
             self._sources[-1].renew(left)
         return left
@@ -339,12 +361,12 @@ class Check:
             or self._dead >= MOST_DEAD
             or self._all_broken
             or clock.perf_counter() >= until
-            or self._traffic + life.runner.tape.traffic >= self._options.max_bytes
+            or self._traffic + life.runner.tape.traffic >= self._options["max_bytes"]
         )
 
     @contextlib.asynccontextmanager
-    async def _connected(self, revision: str) -> AsyncIterator[Runner]:
-        runner = Runner(self._open_wire, revision, self._terms)
+    async def _connected(self, revision: str) -> AsyncIterator[PlanRunner]:
+        runner = PlanRunner(self._open_wire, revision, self._terms)
         async with runner.connected():
             # Each connection lists for itself: rules look up tools and their schemas among what was listed on the same
             # connection.
@@ -354,12 +376,13 @@ class Check:
     @property
     def _progress(self) -> Progress:
         seconds = clock.perf_counter() - self._began
-        return Progress(self._examples, self._options.examples, seconds, self._requests, len(self._failures))
+        return Progress(self._examples, self._options["examples"], seconds, self._requests, len(self._failures))
 
     async def _example(self, life: _Life, plan: Plan) -> None:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
-        # Before it runs: if the check is interrupted, the report still finds the plan that goes with what was seen.
+        # The plan is recorded before it runs: if the check is interrupted, the report still finds the plan that goes
+        # with the events.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
             # The median of the last few: a single slow probe must not make every pause long, and a target that warms up
@@ -370,11 +393,11 @@ class Check:
         seconds, probed = None, False
         # Each wait within a plan has a limit, but their sum has none: a target that always answers at the last moment
         # would take minutes for a long plan.
-        with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
+        with trio.move_on_after(PATIENCE * self._terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
-                # Always all of it, so that what is late belongs to this example in every run, whatever order the tasks
-                # run in.
+                # The whole time is waited for, so that late messages belong to this example in every run, whatever
+                # order the tasks run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
             # A tool that was not answered in its time may be slow, or its server have died.
             plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
@@ -396,7 +419,7 @@ class Check:
             self._latencies.append(seconds)
             life.is_unsure = False
 
-    def _take_undecided(self, runner: Runner) -> None:
+    def _take_undecided(self, runner: PlanRunner) -> None:
         self._undecided += runner.undecided
         runner.undecided.clear()
 
@@ -406,9 +429,10 @@ class Check:
         """Judge what is new, and shrink what is broken for the first time and not known to be."""
         for found in self._judged(life):
             if found.rule.id not in self._failures:
-                # Recorded before it is shrunk: that takes seconds, and an interruption may strike in the middle.
+                # The failure is recorded before it is shrunk: that takes seconds, and an interruption may strike in the
+                # middle.
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
-                if found.rule.id not in self._options.baseline:
+                if found.rule.id not in self._options["baseline"]:
                     await self._shrink(found, life, facts)
 
     def _judged(self, life: _Life) -> list[Found]:
@@ -435,13 +459,13 @@ class Check:
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire
-        # Over HTTP there is no such connection: a server that has ended can't be reached any more.
+        # HTTP has no such connection: a server that has ended can't be reached any more.
         if main.transport in ("http", "sse"):
             return
-        # Seldom: most connections are closed by this side.
+        # This is rare: most connections are closed by this side.
         if not any(event.kind == "close" and event.sender == "server" for event in events):
             return
-        # Of the main connection alone: a target need not serve others beside it.
+        # Only the main connection counts: a target need not serve others beside it.
         for connection in History(events):
             if connection.number == main.number and ended_without_cause(connection):
                 facts = connection.close.facts if connection.close is not None else {}
@@ -464,7 +488,7 @@ class Check:
             # failure without its small exchange is hard to act on.
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
-            # Several times what it usually takes, for a target that is slow.
+            # A slow target gets several times what it usually takes.
             patience=max(
                 LAST_PROBE,
                 SLOWER * statistics.median(self._latencies[-20:] or [0.0]),
@@ -480,7 +504,7 @@ class Check:
             if example not in numbers:
                 continue
             place = numbers.index(example)
-            shown = Shown(life.plans[place][1], best.transcript, found.verdict)
+            shown = ShownRun(life.plans[place][1], best.transcript, found.verdict)
             failure = await shrinker.shrink(shown, [plan for _, plan in life.plans[:place]], facts.revision, example)
             # The first result replaces what was only seen, as it tells how often it was run again in vain. Later ones
             # count only if they show the fault.
@@ -497,7 +521,7 @@ class Check:
         if self._life is not None:
             # Interrupted: what was not judged yet.
             life, self._life = self._life, None
-            # Without shrinking: the user who stops a check wants its report now.
+            # Nothing is shrunk: the user who stops a check wants its report now.
             for found in self._judged(life):
                 self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
         spoken = tuple(facts.revision for facts in self.facts)
@@ -509,17 +533,17 @@ class Check:
             self.facts[0].transport if self.facts else "",
             spoken,
             " ".join(str(infos[0].get(key, "")) for key in ("name", "version")).strip() if infos else "",
-            self._options.seed,
+            self._options["seed"],
             self._examples,
             self._requests,
             clock.perf_counter() - self._began,
             self._generating,
-            tuple(map(self._outcome, self._options.rules)),
+            tuple(map(self._outcome, self._rules)),
             tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._leaks())),
             # Only a `run` that was cancelled leaves it open.
             self._ended or "interrupted",
             self._figures(),
-            self._options.examples,
+            self._options["examples"],
             tuple(dict.fromkeys(self._undecided + self._mortality())),
         )
 
@@ -535,9 +559,9 @@ class Check:
     def _outcome(self, rule: Rule) -> Outcome:
         occasions, failure = self._occasions[rule.id], self._failures.get(rule.id)
         if failure is not None:
-            return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options.baseline)
-        # Before what the target lacks: occasions also come from the moves of other rules, and from a server that does
-        # more than it declares.
+            return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options["baseline"])
+        # Occasions count before what the target lacks: they also come from the moves of other rules, and from a server
+        # that does more than it declares.
         if occasions:
             return Outcome(rule, "held", occasions)
         if reason := lacking(rule, self.facts):
@@ -570,7 +594,7 @@ class Check:
         if self._virtual or len(self._latencies) < 50:
             return []
         first, last = self._first_and_last()
-        # With a floor of 50 ms: for a target that answers in less than one, a busy machine alone makes several times as
+        # The floor of 50 ms is for a target that responds in less than one: a busy machine alone makes several times as
         # much.
         if last < SLOWER * first + 0.05:
             return []
@@ -584,7 +608,7 @@ class Check:
 class _Life:
     """One connection and the examples that ran over it."""
 
-    runner: Runner
+    runner: PlanRunner
     judging: Judging
     plans: list[tuple[int, Plan]] = attrs.Factory(list)
     judged: int = 0
@@ -597,114 +621,30 @@ def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
     """Return a failure as it was seen, with all that was going on."""
     example = found.examples[0] if found.examples else -1
     plan = next((plan for number, plan in life.plans if number == example), ())
-    # What was judged, which has the earlier events that the verdict refers to, and not only those of the example.
+    # The whole history is kept: the verdict may refer to events before this example.
     events = tuple(found.history)
     at = next((at for at, event in enumerate(events) if event is found.verdict.event), len(events) - 1)
     return Failure(found.verdict.problem or "", events, at, plan, revision, 0, 0, example)
 
 
-async def meet(open_wire: OpenWire, options: Options) -> list[Facts]:
-    """Return what is known of a target, for each revision that it is to be checked in.
-
-    Raises:
-        TransportError: If it can't be reached, or does not answer as it must.
-        NegotiationError: If it speaks none of the revisions, or not one that was asked for.
-    """
-
-    async def met(revision: str, terms: Terms) -> Facts:
-        runner = Runner(open_wire, revision, terms)
-        async with runner.connected():
-            return await discover(runner, allow_writes=options.allow_writes, tools=options.tools)
-
-    if options.revisions is not None:
-        found = [await met(revision, options.terms) for revision in options.revisions]
-    else:
-        found, refusals = [], []
-        began = clock.perf_counter()
-        # The newest first, each on a connection of its own: a client that does not support the version that it is
-        # answered with should disconnect (`basic/lifecycle`, Version Negotiation). This era first, as its handshake
-        # shows how fast the target starts.
-        for revision in reversed(LEGACY_REVISIONS):
-            try:
-                found.append(await met(revision, options.terms))
-                break
-            except NegotiationError as exc:
-                refusals.append(exc)
-        # A server of the legacy era need not answer at all what it does not know.
-        patience = min(options.terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
-        terms = attrs.evolve(options.terms, opening=patience if found else options.terms.opening)
-        try:
-            found.append(await met(LATEST_MODERN, terms))
-        except (NegotiationError, TransportError):
-            # Every legacy revision has refused by now. The first refusal is told, as most servers are of that era:
-            # silence in answer to `server/discover` would say less.
-            if not found:
-                raise refusals[0] from None
-    # Over all revisions, as a server may offer a tool in one of them only.
-    tools = {name for facts in found for name in facts.tools}
-    if unknown := set(options.tools) - tools:
-        raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
-    return found
-
-
-async def check_server(
-    target: Target | WireTarget,
-    *,
-    revisions: Sequence[str] | None = None,
-    rules: Sequence[str | Rule] | None = None,
-    examples: int = 200,
-    time: float = 60.0,
-    seed: int = 0,
-    rate: float | None = None,
-    max_bytes: int = 256 * 1024 * 1024,
-    deadline: float = 10.0,
-    connect_timeout: float = 30.0,
-    allow_writes: bool = False,
-    tools: Collection[str] = (),
-    baseline: Collection[str] = (),
-    on_progress: Callable[[Progress], object] | None = None,
-    stop: trio.Event | None = None,
-) -> CheckReport:
+async def check_server(target: Target | WireTarget, **options: Unpack[ServerCheckOptions]) -> CheckReport:
     """Check a server: drive it with what a client may send and with what it may not, and judge all that happens.
 
     Args:
         target: What `Client` takes, except several ways at once; or a `WireTarget`.
-        revisions: The revisions to speak; by default the newest of each era that the target speaks.
-        rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
-            rules of your own; all by default.
-        examples: How many plans are run.
-        time: Seconds after which nothing new begins. What is open then is waited for for a few seconds more.
-        seed: Decides all that is random.
-        rate: Requests a second, at most.
-        max_bytes: Bytes that may pass in both directions.
-        deadline: Seconds for a response.
-        connect_timeout: Seconds for the handshake.
-        allow_writes: Whether to call every tool, not only those that are annotated as read-only.
-        tools: The names of further tools that may be called.
-        baseline: The ids of rules that are known to be broken: what breaks them is not shrunk.
-        on_progress: Called after each example.
-        stop: Ends the check early, with what has been found.
+        options: See `CheckOptions` and `ServerCheckOptions`.
 
     Raises:
         TransportError: If the target can't be reached, or does not answer the handshake as it must.
         NegotiationError: If it does not speak a revision.
         ValueError: If a rule, a revision or a tool is unknown.
+        TypeError: If an option is unknown.
     """
-    options = _options(
-        revisions,
-        rules,
-        examples=examples,
-        time=time,
-        seed=seed,
-        max_bytes=max_bytes,
-        allow_writes=allow_writes,
-        tools=tuple(tools),
-        baseline=frozenset(baseline),
-        terms=Terms(deadline, connect_timeout, rate=rate),
-    )
-    check = Check(_wire(target), target_name(target), options, on_progress)
+    refuse_unknown(check_server, options, ServerCheckOptions)
+    check = Check(_wire(target), target_name(target), options)
+    stop = options.get("stop")
     async with background_nursery() as nursery:
-        # Within the nursery: a stop ends the run alone, and the report below is still made of what was found.
+        # The scope is inside the nursery: a stop ends the run alone, and the report below still has what was found.
         with trio.CancelScope() as scope:
             if stop is not None:
                 nursery.start_soon(_cancel_at, stop, scope)
@@ -717,34 +657,14 @@ async def _cancel_at(stop: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def preview_server(
-    target: Target | WireTarget,
-    *,
-    revisions: Sequence[str] | None = None,
-    rules: Sequence[str | Rule] | None = None,
-    allow_writes: bool = False,
-    tools: Collection[str] = (),
-) -> Preview:
+async def preview_server(target: Target | WireTarget, **options: Unpack[ServerCheckOptions]) -> Preview:
     """Return what `check_server` would do with the same arguments; only the handshake and the lists are asked for.
 
     Raises:
-        TransportError, NegotiationError, ValueError: As in `check_server`.
+        TransportError, NegotiationError, ValueError, TypeError: As in `check_server`.
     """
-    options = _options(revisions, rules, allow_writes=allow_writes, tools=tuple(tools))
-    facts = await meet(_wire(target), options)
-    return Preview(
-        tuple(facts),
-        options.rules,
-        {each.revision: tuple(move.name for move in options.moves if not move.lacks(each)) for each in facts},
-        {rule.id: reason for rule in options.rules if (reason := lacking(rule, facts))},
-    )
-
-
-def _options(revisions: Sequence[str] | None, rules: Sequence[str | Rule] | None, **more: Any) -> Options:
-    if unknown := set(revisions or ()) - set(REVISIONS):
-        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
-    chosen = tuple(select(rules, "server", "transport"))
-    return Options(None if revisions is None else tuple(revisions), chosen, every_move=rules is None, **more)
+    refuse_unknown(preview_server, options, ServerCheckOptions)
+    return await Check(_wire(target), target_name(target), options).preview()
 
 
 def _wire(target: Target | WireTarget) -> OpenWire:

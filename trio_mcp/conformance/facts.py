@@ -1,4 +1,4 @@
-"""What is known of a target: what it declared, and what it offers."""
+"""The facts about a target: the capabilities that it declared, and its lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.conformance.rules.history import LISTS
-from trio_mcp.conformance.run import Runner, Talk
+from trio_mcp.conformance.run import PlanRunner, Talk
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import TransportError
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
@@ -28,7 +28,7 @@ Definitions = Mapping[str, Mapping[str, Any]]
 
 @attrs.frozen
 class Facts:
-    """What is known of a server, in one revision.
+    """The facts about a server, in one revision.
 
     Attributes:
         revision: The revision that is spoken.
@@ -71,8 +71,8 @@ class Facts:
         match method:
             case "tools/call" if name in self.callable_tools:
                 usable = tuple(each for each in self.callable_tools if each != name)
-                # Only not called any more: it is still listed, and its schema is still needed for what was called
-                # before.
+                # The tool is only not called any more: it is still listed, and its schema is still needed for earlier
+                # calls.
                 return attrs.evolve(self, callable_tools=usable, slow_tools=(*self.slow_tools, name))
             case "resources/read":
                 return attrs.evolve(self, resources=rest(self.resources))
@@ -119,7 +119,7 @@ _LISTED = {
 }
 
 
-async def discover(runner: Runner, *, allow_writes: bool = False, tools: Collection[str] = ()) -> Facts:
+async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Collection[str] = ()) -> Facts:
     """Ask a server what it offers, after the handshake.
 
     Args:
@@ -170,7 +170,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-async def _listed(runner: Runner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
+async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
     """Return the items of a list by name, how many pages it has, and what went wrong."""
     field, key = LISTS[method]
     found: dict[str, Any] = {}
@@ -208,13 +208,13 @@ def _callable(
     """Return the names of the tools that may be called, and why others are not."""
     allowed, notes, writing = [], [], []
     for name, tool in tools.items():
-        # `readOnlyHint` is false by default (schema, ToolAnnotations), and only true itself counts: what is wrongly
-        # taken for read-only is called hundreds of times, with any arguments.
+        # `readOnlyHint` is false by default (schema, ToolAnnotations), and only true itself counts: a tool that is
+        # called read-only by mistake is called hundreds of times, with generated arguments.
         if not (allow_writes or name in named or _mapping(tool.get("annotations")).get("readOnlyHint") is True):
             writing.append(name)
             continue
         try:
-            # Tried at once, so that the user is told once, and no move has to deal with it.
+            # The schema is tried here, so that the user is told once, and no move has to deal with it.
             from_schema(tool.get("inputSchema"))
         except CannotGenerate as exc:
             notes.append(f"the tool {name!r} is not called: no arguments can be generated from its schema: {exc}")

@@ -84,14 +84,14 @@ class Judging:
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
         """Yield the verdicts on the events that came since the last time."""
         before = self._before(events)
-        # By identity, here and below: two events may be equal, and are still two.
+        # Events are compared by identity, here and below: two events may be equal, and are still two.
         known = {id(event) for event in self._prologue}
         view = self._prologue + [event for event in before if id(event) not in known]
         since = len(view)
         view += events
         history = History(view, since=since)
-        # Taken before the new events are kept, which moves it on: what has no mark before it belongs to the example
-        # that ran last.
+        # The number is taken before the new events are kept, which moves it on: events without a mark before them
+        # belong to the example that ran last.
         began = self._example
         examples = {}
         for event in events:
@@ -104,8 +104,8 @@ class Judging:
                     # place.
                     where = history.connections[verdict.event.connection]
                     original = where.events[where.position(verdict.event)]
-                    # What an event refers to comes first: a response may be so late that another example runs when it
-                    # comes.
+                    # The example that the event refers to comes first: a response may be so late that another example
+                    # runs when it arrives.
                     causes = [*self._causes(verdict.event), examples.get(id(original), began)]
                     yield Found(rule_, verdict, tuple(dict.fromkeys(each for each in causes if each >= 0)), view)
             # A mistake in one rule, which must not cost the verdicts of all others.
@@ -122,13 +122,13 @@ class Judging:
             for key in _keys(event):
                 if (kept := self._kept.get(key)) is not None:
                     found[id(kept)] = kept
-        # With the heads of the HTTP exchanges that these belong to.
+        # The heads of the HTTP exchanges that these belong to are needed, too.
         for kept in list(found.values()):
             for _, event in kept.events:
                 if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
                     found[id(exchange)] = exchange
         numbered = dict(pair for kept in found.values() for pair in kept.events)
-        # In the order of the traffic again: for a rule, what was said before a message decides what it may say.
+        # The order of the traffic is restored: for a rule, earlier messages decide what a later one may say.
         return [numbered[number] for number in sorted(numbered)]
 
     def _causes(self, event: Event) -> list[int]:
@@ -172,7 +172,7 @@ def _keys(event: Event) -> Iterator[Any]:
     if event.kind in ("response", "end") or (event.kind == "message" and event.exchange is not None):
         yield place, "exchange", event.exchange
     if event.kind == "mark" and "id" in event.facts:
-        # Such as the mark that a response is overdue, which counts for the example that sent the request.
+        # The mark that a response is overdue, for example, counts for the example that sent the request.
         yield place, "client", id_key(event.facts["id"])
     for message in _messages(event):
         if is_response(message):

@@ -1,4 +1,4 @@
-"""What a check has found, as plain data; `trio_mcp.conformance.report` renders it."""
+"""The result of a check as plain data; `trio_mcp.conformance.report` renders it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target d
 
 @attrs.frozen
 class Progress:
-    """How far a check is.
+    """The progress of a check.
 
     Attributes:
         examples: How many examples were run.
@@ -42,7 +42,7 @@ class Progress:
 
 @attrs.frozen
 class Preview:
-    """What a check would do.
+    """The plan of a check.
 
     Attributes:
         facts: What is known of the target, for each revision that would be spoken.
@@ -107,7 +107,7 @@ class Failure:
 
 @attrs.frozen
 class Outcome:
-    """What became of a rule.
+    """The outcome of a rule.
 
     Attributes:
         rule: The rule.
@@ -140,7 +140,7 @@ class Outcome:
 
 @attrs.frozen
 class CheckReport:
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
         target: The target's name, without secrets.

@@ -11,10 +11,13 @@ import pytest
 import trio
 import trio.testing
 
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp._settings import completed
 from trio_mcp.client.targets import Servable
 from trio_mcp.conformance.baseline import read_baseline
 from trio_mcp.conformance.clients import check_client
 from trio_mcp.conformance.engine import check_server
+from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.table import failure_lines
 from trio_mcp.conformance.report.view import headline, problem_of
@@ -31,7 +34,7 @@ def conformance_tests(
     side: Literal["server", "client"] = "server",
     rules: Sequence[str | Rule] | None = None,
     baseline: str | Path | Collection[str] = (),
-    **settings: Any,
+    **options: Any,
 ) -> Callable[..., None]:
     """Return a test function that pytest runs once for each rule: ``test_server = conformance_tests(target)``.
 
@@ -49,25 +52,29 @@ def conformance_tests(
         side: What the target is.
         rules: The rules to check, as in `check_server`; all by default.
         baseline: The file of a baseline, or ids of rules that are known to be broken.
-        settings: The further arguments of `check_server` or `check_client`.
+        options: The further options of `check_server` or `check_client`.
 
     Raises:
-        TypeError: If there is no target, or there are two.
-        ValueError: If a rule is unknown, or the baseline can't be read.
+        TypeError: If there is no target, or there are two, or an option is unknown.
+        ValueError: If a rule is unknown, an option is invalid, or the baseline can't be read.
     """
     if (target is None) == (fixture is None):
         raise TypeError("conformance_tests() takes a target, or the name of a fixture that returns one")
-    # At import: a misspelt rule fails the collection, and not one test in the middle of a run.
+    # This is checked at import: a misspelt rule or option fails the collection, and not one test in the middle of a
+    # run.
     chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
+    kind = ServerCheckOptions if side == "server" else ClientCheckOptions
+    refuse_unknown(conformance_tests, options, kind)
+    completed(kind, options)
     known = set(read_baseline(baseline)) if isinstance(baseline, (str, Path)) else set(baseline)
-    check = check_server if side == "server" else check_client
-    run = _Run(partial(check, **settings), chosen, known)
+    check: Callable[..., Any] = check_server if side == "server" else check_client
+    run = _Run(partial(check, **options), chosen, known)
 
-    # Not an async function: it must run with any plugin for such tests, and without one.
+    # It is not an async function because it must run with any plugin for such tests, and without one.
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
-        # By each test, as which one runs first is up to the selection. A fixture that starts a server should have the
-        # scope of the module, or each test starts one.
+        # Each test gets the target, as the selection decides which one runs first. A fixture that starts a server
+        # should have the scope of the module, or each test starts one.
         found = target if fixture is None else request.getfixturevalue(fixture)
         _tell(run.outcome(rule, found, request))
 
@@ -87,9 +94,9 @@ class _Run:
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
         """Return what became of a rule."""
-        # A failure is remembered, too, or each rule would wait anew for a target that can't be reached.
+        # A failure is remembered, too, or each rule would wait again for a target that can't be reached.
         if self._outcomes is None and self._problem is None:
-            # Of those that were selected: fewer rules need fewer kinds of traffic.
+            # Only the selected rules are checked: fewer rules need fewer kinds of traffic.
             selected = {
                 item.callspec.id
                 for item in request.session.items

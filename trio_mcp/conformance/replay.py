@@ -12,9 +12,16 @@ import trio
 from trio_mcp.conformance.facts import discover
 from trio_mcp.conformance.plans.plan_files import PlanFile
 from trio_mcp.conformance.rules.catalogue import RULES, judge
-from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.history import (
+    Connection,
+    History,
+    RecordedRequest,
+    is_notification,
+    is_request,
+    is_response,
+)
 from trio_mcp.conformance.rules.model import Rule, Verdict
-from trio_mcp.conformance.run import Runner, Terms
+from trio_mcp.conformance.run import CheckTerms, PlanRunner
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.files import Transcript, TranscriptError
 from trio_mcp.conformance.transcript.tape import Tape
@@ -36,7 +43,7 @@ _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")
 
 @attrs.frozen
 class Replayed:
-    """What came of a replay.
+    """The result of a replay.
 
     Attributes:
         events: What happened this time.
@@ -75,7 +82,7 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
     """
     if (rule := RULES.get(file.rule)) is None:
         raise TranscriptError(f"there is no rule {file.rule!r} in this version of trio-mcp")
-    runner = Runner(open_wire, file.revision, Terms(deadline))
+    runner = PlanRunner(open_wire, file.revision, CheckTerms(deadline))
     async with runner.connected():
         await discover(runner)
         since = len(runner.tape.events)
@@ -84,7 +91,7 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         # rules on survival.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
-    # After the connection has ended, as some rules judge its end.
+    # This is done after the connection has ended, as some rules judge its end.
     events = tuple(runner.tape.events)
     return Replayed(events, (), _broken(events, [rule], since), since=since)
 
@@ -119,13 +126,13 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
     async with contextlib.AsyncExitStack() as stack:
         await replay.run(stack)
     events = tuple(replay.tape.events)
-    # Without those for clients: what the client did wrong was just repeated, so it is not news.
+    # Rules for clients are left out: the mistakes of the client were just repeated, so they are not news.
     rules = [rule for rule in RULES.values() if rule.who != "client"]
     before = _broken(transcript.events, rules)
     broken = {id_: verdict for id_, verdict in _broken(events, rules).items() if id_ not in before}
     sent = [event for event in transcript.events if event.sender == "client" and event.kind in ("message", "text")]
-    # Counted for the user: a server that gets a mask in place of a token or a session has a reason to respond
-    # otherwise.
+    # The masks are counted for the user: a server that gets a mask in place of a token or a session has a reason to
+    # respond otherwise.
     masked = sum(bool(event.facts.get("masked")) for event in sent)
     return Replayed(events, tuple(_differences(replay.before, History(events))), broken, masked)
 
@@ -147,10 +154,10 @@ class _Replay:
         self._wires: dict[int, Wire] = {}
         self._live = History(())
         self._taken = 0
-        # What the server made up then, and what it makes up now.
+        # These are the values that the server made up then, and those that it makes up now.
         self._now: dict[str, str] = {}
-        # For each event of the server then: the requests that it answers, and those that it asks, by their places among
-        # the requests of their connection. A batch is several.
+        # Each event of the server is kept with the requests that it answers, and those that it asks, by their places
+        # among the requests of their connection. A batch has several.
         self._answers: dict[int, list[tuple[int, int]]] = {}
         self._asks: dict[int, list[tuple[int, int]]] = {}
         for connection in self.before:
@@ -192,7 +199,7 @@ class _Replay:
         return wire
 
     async def _catch_up(self, said: Sequence[Event]) -> None:
-        """Wait for what the server said then: responses, and questions of its own."""
+        """Wait for the responses that the server sent then, and for its questions."""
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
@@ -203,12 +210,12 @@ class _Replay:
             self._learn(self.before.connections[number].requests[place], self._request(number, place))
 
     def _has_come(self, answers: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]) -> bool:
-        # Only what is new, as this is called after each event of a recording that may have a million.
+        # Only new events are looked at, as this is called after each event of a recording that may have a million.
         for event in self.tape.events[self._taken :]:
             self._live.connections.setdefault(event.connection, Connection(event.connection)).take(event)
         self._taken = len(self.tape.events)
         return all(
-            # What was cancelled may stay without a response, and on a connection that has ended nothing more comes.
+            # A cancelled request may stay without a response, and nothing more comes on a connection that has ended.
             (live := self._request(number, place)) is not None and (live.answers or live.cancelled is not None)
             for number, place in answers
             if self._is_open(number)
@@ -217,15 +224,15 @@ class _Replay:
     def _is_open(self, number: int) -> bool:
         return number in self._wires and self._wires[number].is_open
 
-    def _request(self, number: int, place: int) -> Asked | None:
+    def _request(self, number: int, place: int) -> RecordedRequest | None:
         connection = self._live.connections.get(number)
         return connection.requests[place] if connection and place < len(connection.requests) else None
 
-    def _question(self, number: int, place: int) -> Asked | None:
+    def _question(self, number: int, place: int) -> RecordedRequest | None:
         connection = self._live.connections.get(number)
         return connection.questions[place] if connection and place < len(connection.questions) else None
 
-    def _learn(self, before: Asked, live: Asked | None) -> None:
+    def _learn(self, before: RecordedRequest, live: RecordedRequest | None) -> None:
         """Learn what the server has made up: what a client gives back must be what it gets this time."""
         then, now = before.result, None if live is None else live.result
         if then is None or now is None:
@@ -292,15 +299,16 @@ def _differences(before: History, now: History) -> Iterable[str]:
     for connection in before:
         live = now.connections.get(connection.number)
         requests = [] if live is None else live.requests
-        # Compared by kind, not by content: times, ids and data differ each time although nothing is wrong.
+        # Responses are compared by kind, not by content: times, ids and data differ each time although nothing is
+        # wrong.
         for place, asked in enumerate(connection.requests):
             then, today = _kind(asked), _kind(requests[place]) if place < len(requests) else "it could not be sent"
-            # What was given up may be answered or not.
+            # A cancelled request may get a response or not.
             if then != today and asked.cancelled is None and asked.method not in _LASTING:
                 yield f"{asked.method} #{asked.id}: {then} before, {today} now"
 
 
-def _kind(asked: Asked) -> str:
+def _kind(asked: RecordedRequest) -> str:
     if not asked.answers:
         return "no response"
     if asked.error is not None:

@@ -19,7 +19,7 @@ from trio_mcp.conformance.answers import answer_to, capabilities_of, response_to
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.conformance.steps import (
     Ask,
-    Await,
+    AwaitResponses,
     Break,
     Cancel,
     Continue,
@@ -49,10 +49,10 @@ __all__ = [
     "LAST_WAIT",
     "MOST_EVENTS",
     "STYLES",
-    "Runner",
+    "CheckTerms",
+    "PlanRunner",
     "Sent",
     "Talk",
-    "Terms",
     "is_virtual",
 ]
 
@@ -101,8 +101,8 @@ def is_virtual() -> bool:
 
 
 @attrs.frozen
-class Terms:
-    """What holds for every connection of a check.
+class CheckTerms:
+    """The terms of every connection of a check.
 
     Attributes:
         deadline: Seconds for a response.
@@ -229,8 +229,8 @@ class Talk:
 
     def new_id(self, style: int = 0) -> Any:
         """Return an id that this connection has never seen."""
-        # Counted over the whole connection, never from the start for each example: in the legacy era an id must not
-        # come twice in a session (`basic`, Requests).
+        # Ids are counted over the whole connection, and not for each example: in the legacy era an id must not come
+        # twice in a session (`basic`, Requests).
         self._ids += 1
         return STYLES[style % len(STYLES)](self._ids)
 
@@ -272,7 +272,7 @@ class Talk:
         return await self._send(message, {})
 
     async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
-        # Before it is sent: the response may be read while this task is still writing.
+        # The request is expected before it is sent: the response may be read while this task is still writing.
         sent = self.expect(message)
         await self.wire.send(message, headers=headers)
         return sent
@@ -289,7 +289,7 @@ class Talk:
 
     def take(self, event: Event) -> None:
         """Look at an event."""
-        # What can't be answered any more is over, so that no wait goes on to its deadline.
+        # A request that can't get a response any more is over, so that no wait goes on to its deadline.
         if event.kind == "close":
             self._is_open = False
             for sent in self.requests:
@@ -299,7 +299,7 @@ class Talk:
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
         elif event.kind == "request" and (broken := self._broken.pop(event.facts.get("resumes", 0), None)):
-            # What was open on the broken stream can now be answered on this one.
+            # Requests that were open on the broken stream can now get their responses on this one.
             for sent in broken:
                 sent.over = False
             self._by_exchange[event.exchange or 0] = broken
@@ -331,8 +331,8 @@ class Talk:
             # Only the stream of a request ends with its response; one that serves many requests does not.
             if event.exchange in self._streams and event.exchange in self._by_exchange:
                 self.ending.add(event.exchange)
-        # In the modern era servers send no requests. One that does anyway breaks a rule, and an answer would hide what
-        # it does without one.
+        # Servers of the modern era send no requests. A request breaks a rule, and a response would hide what the server
+        # does without one.
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
@@ -360,7 +360,7 @@ def _subscription(message: dict[str, Any]) -> Any:
     return id_key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
 
 
-class Runner:
+class PlanRunner:
     """Runs plans over connections to one target.
 
     Attributes:
@@ -376,10 +376,10 @@ class Runner:
             runner does not look at what has come.
     """
 
-    def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
+    def __init__(self, open_wire: OpenWire, revision: str, terms: CheckTerms | None = None) -> None:
         self.tape = Tape(MOST_EVENTS)
         self.revision = revision
-        self.terms = Terms() if terms is None else terms
+        self.terms = CheckTerms() if terms is None else terms
         self.talks: list[Talk] = []
         self.longest_pause = math.inf
         self.is_virtual = is_virtual()
@@ -436,7 +436,7 @@ class Runner:
             raise TransportError(self.unanswered(hello) + self.last_words(talk))
         if hello.answer is None:
             if talk.wire.transport == "stdio":
-                # What a process says of its end comes over another pipe.
+                # A process says why it ended on another pipe.
                 await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
             raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
@@ -445,8 +445,8 @@ class Runner:
                 f"{json.dumps(hello.answer.get('error', hello.answer))[:500]}"
             )
         if not talk.modern:
-            # Not checked in the revision that it prefers: those for which it was not asked have other rules, and the
-            # caller decides which one is next.
+            # The check does not go on in the revision that the server prefers: revisions that were not asked for have
+            # other rules, and the caller decides which one is next.
             if (spoken := hello.result.get("protocolVersion")) != talk.revision:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -513,7 +513,7 @@ class Runner:
     async def _look(self) -> None:
         """Look at what has come, and answer the server's questions."""
         if self.is_virtual:
-            # What has come by now must not depend on the order in which Trio runs tasks.
+            # The events that have come by now must not depend on the order in which Trio runs tasks.
             await trio.testing.wait_all_tasks_blocked()
         self.pump()
         for talk in self.talks:
@@ -547,8 +547,8 @@ class Runner:
                     await self.settle()
                     await self._cancel_rest()
             finally:
-                # Also when this is cancelled. The other connections close right after, and no answer may be sent over
-                # them any more.
+                # This is needed even after a cancellation: the other connections close right after, and no response may
+                # be sent over them any more.
                 self.talks = self.talks[:1]
 
     def _talk(self, number: int) -> Talk | None:
@@ -566,8 +566,8 @@ class Runner:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         def is_over() -> bool:
-            # With the ends of streams: rules judge them, and a plan that goes on at once would leave none the time to
-            # end.
+            # Streams must have ended, too: rules judge their ends, and a plan that goes on at once would leave them no
+            # time to end.
             return not waited_for() and not any(talk.ending for talk in self.talks)
 
         began = trio.current_time()
@@ -586,7 +586,7 @@ class Runner:
         # The report counts the messages of an exchange without what the kit asks from here on.
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
         lost = [await self._is_soon(talk, sent) for talk, sent in late[:MOST_AGAIN]]
-        # What seems to be lost may be only slow this once, so it gets the whole deadline, too.
+        # A call that seems to be lost may be only slow this once, so it gets the whole deadline, too.
         if any(lost) and await self.until(is_over, rest):
             return
         if self._is_up:
@@ -638,7 +638,7 @@ class Runner:
         """Ask for the same thing twice, if it is the application's work; return whether both responses come soon."""
         if sent.method not in APPLICATION:
             return False
-        # Twice, as a single quick response may come from a cache, or from a tool whose time varies.
+        # It is called twice, as a single quick response may come from a cache, or from a tool whose time varies.
         for _ in range(2):
             again = await talk.again(sent)
             await self.until(lambda again=again: again.over, self.terms.deadline / 10)  # type: ignore[misc]
@@ -654,8 +654,8 @@ class Runner:
                 await self._cancel(talk, sent, None)
 
     async def _cancel(self, talk: Talk, sent: Sent, reason: str | None) -> None:
-        # Before the notification leaves: a response that comes meanwhile, or none at all, are both fine for a cancelled
-        # request (`basic/utilities/cancellation`).
+        # The request is over before the notification leaves: a cancelled request may get a response meanwhile, or none
+        # at all (`basic/utilities/cancellation`).
         sent.over = True
         if talk.is_open:
             await talk.wire.cancel(sent.message["id"], reason)
@@ -668,7 +668,7 @@ class Runner:
         talk = self.talks[0]
         if not talk.is_open:
             return None
-        # What is open at the end may have used up the last wait.
+        # Requests that are open at the end may have used up the last wait.
         self._limit = max(self._limit, trio.current_time() + LAST_PROBE)
         place = len(self.tape.events)
         # The modern era has no ping; every server must answer `server/discover` there.
@@ -694,10 +694,10 @@ class Runner:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     async def _do(self, step: Step) -> None:
-        if isinstance(step, Await):
+        if isinstance(step, AwaitResponses):
             await self.settle()
         elif isinstance(step, Pause):
-            # Not a sleep: the server's questions are answered meanwhile.
+            # It does not sleep, because the server's questions are answered meanwhile.
             await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
@@ -711,8 +711,8 @@ class Runner:
     async def _pace(self, step: Step) -> None:
         if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
-            # From now at the earliest: a quiet time is not made up for by a burst, which a limit on the rate would
-            # refuse.
+            # The time is never before now: a burst must not make up for a quiet time, as a limit on the rate would
+            # refuse it.
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
 
@@ -721,7 +721,7 @@ class Runner:
             talk = await self._extra.enter_async_context(
                 self._opened_wire(step.revision or self.revision, step.capabilities)
             )
-            # Before the handshake, as only the talks in this list see their responses.
+            # The talk is added before the handshake, as only the talks in this list see their responses.
             self.talks.append(talk)
             await self._shake_hands(talk)
         # A target need not serve several connections, nor every revision, so the rest of the plan just runs without it.
@@ -795,7 +795,7 @@ class Runner:
         found = [each for each in talk.answered() if each.result.get("resultType") == INPUT_REQUIRED]
         if found:
             sent = found[step.which % len(found)]
-            # The retry is a request of its own, with a new id and metadata that `ask` adds (`basic/patterns/mrtr`).
+            # The retry is a separate request, with a new id and metadata that `ask` adds (`basic/patterns/mrtr`).
             params = {key: value for key, value in sent.message["params"].items() if key != "_meta"}
             await talk.ask(sent.method, params | _round(sent.result, step.how))
 

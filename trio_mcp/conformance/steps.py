@@ -14,7 +14,7 @@ import attrs
 
 __all__ = [
     "Ask",
-    "Await",
+    "AwaitResponses",
     "Break",
     "Cancel",
     "Continue",
@@ -167,7 +167,7 @@ class Continue:
 
 
 @attrs.frozen
-class Await:
+class AwaitResponses:
     """Wait until every open request that is bound to end is answered, or is overdue."""
 
 
@@ -213,18 +213,19 @@ class Resume:
 
 
 Step: TypeAlias = (
-    Ask | Tell | Write | Http | Cancel | NextPage | OnTask | Continue | Await | Pause | Open | Break | Resume
+    Ask | Tell | Write | Http | Cancel | NextPage | OnTask | Continue | AwaitResponses | Pause | Open | Break | Resume
 )
 Plan: TypeAlias = tuple[Step, ...]
 
 
-_KINDS: Final[dict[str, Any]] = {kind.__name__.lower(): kind for kind in get_args(Step)}
+_WORDS: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in get_args(Step)} | {AwaitResponses: "await"}
+_KINDS: Final[dict[str, Any]] = {word: kind for kind, word in _WORDS.items()}
 
 
 def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
     """Return a plan as JSON data; what is at its default is left out."""
     return [
-        {"do": type(step).__name__.lower()}
+        {"do": _WORDS[type(step)]}
         | {
             field.name: _written(getattr(step, field.name))
             for field in attrs.fields(type(step))
@@ -245,7 +246,7 @@ def plan_from_json(data: Any) -> Plan:
         raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
     plan = []
     for number, each in enumerate(data):
-        # As text, since the file is edited by hand: a list or an object there would have no hash.
+        # The value is text, since the file is edited by hand: a list or an object there would have no hash.
         kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
         if kind is None:
             raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
@@ -272,7 +273,7 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
-        # Only where nothing stands beside it: parameters are the target's own, and may have such a name among others.
+        # The name counts only if it is alone: parameters are the target's own, and may have such a name among others.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:

@@ -1,4 +1,4 @@
-"""What a process uses, on Linux: whether it leaks shows after some thousand requests."""
+"""The memory, descriptors and threads of a process, on Linux: a leak shows after some thousand requests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Usage", "grown", "usage_of"]
 
 PROC = Path("/proc")
 
-# Chosen: interpreters that warm up stay below these.
+# These are chosen: interpreters that warm up stay below them.
 FACTOR = 2.0
 AT_LEAST = {"memory": 64 * 1024 * 1024, "descriptors": 50, "threads": 50}
 
 
 @attrs.frozen
 class Usage:
-    """What a process and its children use.
+    """The resources of a process and its children.
 
     Attributes:
         memory: Bytes of memory that are resident.
@@ -43,8 +43,8 @@ def usage_of(group: int) -> Usage | None:
             if each.name.isdecimal() and os.getpgid(int(each.name)) == group:
                 # After the name in parentheses, which may hold spaces; proc(5) counts from 1, and `num_threads` is 20.
                 threads += int((each / "stat").read_text().rpartition(")")[2].split()[17])
-                # In pages; the second number is what is resident (proc(5)). Reserved memory says little: some runtimes
-                # reserve gigabytes at once.
+                # The file counts pages, and its second number is the resident ones (proc(5)). Reserved memory says
+                # little: some runtimes reserve gigabytes at once.
                 memory += int((each / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
                 descriptors += sum(1 for _ in (each / "fd").iterdir())
         except OSError:
@@ -57,8 +57,8 @@ def grown(first: Usage, last: Usage) -> list[str]:
     found = []
     for name, least in AT_LEAST.items():
         before, after = getattr(first, name), getattr(last, name)
-        # Both, as a small process doubles with one more module, and a large one varies by as much from one collection
-        # to the next.
+        # Both conditions are needed: a small process doubles with one more module, and a large one varies by as much
+        # from one collection to the next.
         if after - before > least and after > FACTOR * before:
             shown = f"{before >> 20} to {after >> 20} MiB" if name == "memory" else f"{before} to {after}"
             found.append(f"the target seems to leak {name}: from {shown}")

@@ -149,7 +149,7 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
 
 def modern_choice(supported: list[str]) -> str | None:
     """Return the newest modern revision that both sides speak, or None."""
-    # By our order, not the server's: the specification doesn't say that the server's list is sorted.
+    # Our order decides, not the server's: the specification doesn't say that the server's list is sorted.
     return next((revision for revision in reversed(MODERN_REVISIONS) if revision in supported), None)
 
 

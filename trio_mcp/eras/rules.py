@@ -77,7 +77,7 @@ class Rules(NamedTuple):
     primed_streams: bool = True
 
 
-# What a server may ask for in 2024-11-05, from 2025-06-18, and from 2025-11-25.
+# The kinds of questions that a server may ask in 2024-11-05, from 2025-06-18, and from 2025-11-25.
 _ASKED_FIRST: Final = frozenset({"roots", "sampling"})
 _ASKED_LATER: Final = _ASKED_FIRST | {"elicitation.form"}
 _ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampling.context"}

@@ -79,7 +79,7 @@ class ModernServerEra:
         """Return the result as it goes out; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
-        # What the result says itself wins: an InputRequiredResult has another resultType.
+        # The result's own fields win: an InputRequiredResult has another resultType.
         finished = {"resultType": "complete", **result}
         finished["_meta"] = {**stamp, **given} if given else stamp
         return finished
@@ -247,7 +247,7 @@ class ServerNegotiation:
         if identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
             client = identity.modern_client(given)
         elif method == "server/discover" and not identity.modern:
-            # What a server of the legacy era says to a probe; the client then sends initialize.
+            # A legacy server responds to a probe with this; the client then sends initialize.
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
         # No modern `_meta`: the request belongs to the session that a handshake has opened on this link, if any.
         elif self.session is not None:

@@ -1,4 +1,4 @@
-"""What frames an HTTP/1.1 message, for clients and servers: fields, chunks, and how much of it there may be.
+"""The framing of an HTTP/1.1 message, for clients and servers: fields, chunks, and how much of it there may be.
 
 It does no I/O.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-__all__ = ["FIELD", "MAX_FRAMING", "MAX_LINE", "TOKEN", "Chunks", "Fields", "Malformed"]
+__all__ = ["FIELD", "MAX_FRAMING", "MAX_LINE", "TOKEN", "Chunks", "Fields", "FramingError"]
 
 Fields = list[tuple[bytes, bytes]]
 """Header fields: names in lower case, and values."""
@@ -28,7 +28,7 @@ _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _PADDED_CHUNK = re.compile(_CHUNK.pattern + rb"[\t ]*")
 
 
-class Malformed(Exception):
+class FramingError(Exception):
     """A message that is refused before any application sees it.
 
     Args:
@@ -46,7 +46,7 @@ class Chunks:
 
     Args:
         of_response: Whether it is a server's. Some pad the size of a chunk with spaces. And a stream of events may last
-            for weeks with a chunk for each event, so framing is counted anew with each chunk.
+            for weeks with a chunk for each event, so the count of framing begins again with each chunk.
 
     Attributes:
         complete: Whether it has ended.
@@ -65,7 +65,7 @@ class Chunks:
         """Return the content in a buffer, and remove it with its framing.
 
         Raises:
-            Malformed: If the framing is refused.
+            FramingError: If the framing is refused.
         """
         content = bytearray()
         while buffer and not self.complete:
@@ -83,7 +83,7 @@ class Chunks:
             self._framing += len(line) + 2
             # RFC 9112, section 7.1.1: limit chunk extensions. This bounds the trailers as well.
             if self._framing - self._content // 4 > MAX_FRAMING:
-                raise Malformed(400, "the chunks of the body are more framing than content")
+                raise FramingError(400, "the chunks of the body are more framing than content")
             self._read(line)
         return bytes(content)
 
@@ -93,7 +93,7 @@ class Chunks:
         line = bytes(buffer[: end if end >= 0 else most + 2])
         # Whatever may still follow: a part of CR LF is all that a bad line has in common with a good one.
         if b"\n" in line or b"\r" in line[:-1] or (end < 0 and len(line) > most + (line[-1:] == b"\r")):
-            raise Malformed(400, "a line in the body ends without CR LF, or is too long")
+            raise FramingError(400, "a line in the body ends without CR LF, or is too long")
         if end < 0:
             return None
         del buffer[: end + 2]
@@ -104,12 +104,12 @@ class Chunks:
             self._line = "size"
         elif self._line == "trailer":
             if line and _TRAILER.fullmatch(line) is None:
-                raise Malformed(400, "a trailer is malformed")
+                raise FramingError(400, "a trailer is malformed")
             self.complete = not line
         else:
             match = (_PADDED_CHUNK if self._of_response else _CHUNK).fullmatch(line)
             if match is None:
-                raise Malformed(400, "the size of a chunk is malformed")
+                raise FramingError(400, "the size of a chunk is malformed")
             self._left = int(match[1], 16)
             self._line = "end of data" if self._left else "trailer"
             if self._of_response:

@@ -1,23 +1,24 @@
 """Serving a run of a server over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 from urllib.parse import urlsplit
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
+from trio_mcp._settings import Default
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import ServerLimits, configured
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
 from trio_mcp.http.server.app import HttpApp, open_app
-from trio_mcp.http.server.host import Run, Runnable
+from trio_mcp.http.server.host import HostedRun, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["RunSettings", "check_resource", "serve_http"]
+if TYPE_CHECKING:  # only a caller that passes one needs hypercorn
+    from hypercorn.config import Config
+
+__all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -25,31 +26,49 @@ LAST_WORDS = 0.5
 """Seconds after the grace for ending the streams that were cut off, on the wire (chosen: it is only local writes)."""
 
 
-class RunSettings(HttpSettings, total=False):
+class ServeSettings(HttpSettings, total=False):
+    """The settings of `Server.serve_http` and its siblings: those of `HttpSettings`, and these.
+
+    Attributes:
+        options: The options of the endpoint, for endpoints that share them; the settings given beside them replace
+            theirs.
+        config: A hypercorn configuration, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses. Its
+            ``bind`` replaces ``host`` and ``port``.
+    """
+
+    options: Annotated[HttpOptions | None, Default()]
+    config: Annotated["Config | None", Default()]
+
+
+class RunSettings(ServeSettings, total=False):
     """The arguments of `Server.run` for HTTP; see `Server.serve_http`."""
 
     host: str
     port: int
-    options: HttpOptions | None
-    config: Config | None
 
 
 async def serve_http(  # noqa: ASYNC128 - it hands it on
     server: Runnable,
     host: str,
     port: int,
-    options: HttpOptions,
-    config: Config | None,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
+    settings: ServeSettings,
 ) -> None:
     """Serve a server over HTTP; see `Server.serve_http`."""
+    config = settings.pop("config", None)
+    options = HttpOptions(settings.pop("options", None), **settings)  # type: ignore[misc]  # the rest: HttpSettings
     if config is None:
-        config = configured(host, port)
-        if options.auth is not None:
-            check_resource(options.auth.resource, host, port, options)
+        runner_settings = settings_at(host, port)
+        if (auth := options.settings["auth"]) is not None:
+            check_resource(auth.resource, host, port, options)
+    else:
+        # Only now: a server without a Config does without hypercorn.
+        from trio_mcp.http.runner.hypercorn.settings import settings_from  # noqa: ASYNC127 - as above
+
+        runner_settings = settings_from(config)
     async with server.open_run() as run, open_app(run, options) as app:
-        await _serve(app, run, config, shutdown, task_status)
+        await _serve(app, run, runner_settings, shutdown, task_status)
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
@@ -80,16 +99,20 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
 
 async def _serve(
     app: HttpApp,
-    run: Run,
-    config: Config,
+    run: HostedRun,
+    runner_settings: ServerSettings,
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
 ) -> None:
     options = app.options
+    settings = options.settings
     # `cut` cancels what still runs when the grace is over. The runner waits a moment longer, so that the streams cut
     # off get a proper end instead of a dropped connection.
     limits = ServerLimits(
-        options.max_connections, options.write_timeout, options.grace + LAST_WORDS, options.head_timeout
+        settings["max_connections"],
+        settings["write_timeout"],
+        settings["grace"] + LAST_WORDS,
+        settings["head_timeout"],
     )
     grace = trio.CancelScope()
     stop = trio.Event() if shutdown is None else shutdown
@@ -97,7 +120,7 @@ async def _serve(
     async def end() -> None:
         await stop.wait()
         # `cut` sleeps in this scope. Its deadline is set only now: the grace starts with the shutdown.
-        grace.deadline = trio.current_time() + options.grace
+        grace.deadline = trio.current_time() + settings["grace"]
         await app.end()
 
     async def cut() -> None:
@@ -112,8 +135,8 @@ async def _serve(
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
             await serve_asgi(
                 app,
-                config,
-                runner=options.runner,
+                runner_settings,
+                runner=settings["runner"],
                 limits=limits,
                 shutdown=end,
                 idle=app.idle,
@@ -126,7 +149,7 @@ async def _serve(
         nursery.start_soon(cut)
         urls: list[str] = await start(nursery, serve)
         url = urls[0] + options.endpoint
-        if options.endpoint == options.websocket_path != options.path:
+        if options.endpoint == settings["websocket_path"] != settings["path"]:
             url = "ws" + url.removeprefix("http")  # the same with TLS: wss
         task_status.started(url)
         await trio.sleep_forever()  # cancelled when the server has ended

@@ -73,7 +73,7 @@ class EventDecoder:
 
     def resumed(self) -> EventDecoder:
         """Return a decoder for the connection that resumes this stream after the last complete event."""
-        # Only these carry over. The rest of a cut-off event is dropped, as the server sends that event once more.
+        # The rest of a cut-off event does not carry over, as the server sends that event once more.
         decoder = EventDecoder(self.max_message_size)
         decoder.last_event_id = decoder._id = self.last_event_id
         decoder.retry = self.retry
@@ -134,7 +134,7 @@ class EventDecoder:
             return self._dispatch()
         name, colon, value = line, line.find(b":"), b""
         if colon >= 0:
-            # Not `partition`: a long value is copied once.
+            # `partition` would copy a long value twice.
             name, value = line[:colon], line[colon + 1 + line.startswith(b" ", colon + 1) :]
         if name == b"data":
             self._separate()

@@ -173,7 +173,7 @@ def encode(message: Incoming) -> bytes:
     """Turn a message into one JSON text in UTF-8 that contains no newline.
 
     Raises:
-        TypeError: If it is a `Malformed` or a `Failure`, which only ever arrive.
+        TypeError: If it is a `Malformed` or a `TransportFailure`, which only ever arrive.
         ValueError: If its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
     """
     plain = _as_json(message)
@@ -318,8 +318,8 @@ class LineDecoder:
         lines = data.split(b"\n")
         for line in lines[:-1]:
             if not self._size and len(line) <= self.max_message_size:
-                # By far the most frequent case, without a copy: nothing is buffered, and the line is complete. Blank
-                # lines are ignored.
+                # This is by far the most frequent case and takes no copy: nothing is buffered, and the line is
+                # complete. Blank lines are ignored.
                 message = decode(line) if line and not line.isspace() else None
             else:
                 self._append(line)
@@ -371,7 +371,7 @@ class LineDecoder:
 
 # How pydantic_core ends its error messages.
 _PLACE = late_pattern(r"at line (\d+) column (\d+)$")
-# What numbers, true, false and null are made of.
+# The characters of numbers, true, false and null.
 _LITERAL = (string.ascii_letters + string.digits + "+-.").encode()
 # The last brace of a complete message closes the outermost object, so an id right before it is the message's own.
 _LAST_ID = late_pattern(rb'(?<=[{,\s])"id"\s*:\s*(-?\d{1,400}|"(?:[^"\\]|\\.){0,400}")\s*\}\s*$')

@@ -149,7 +149,7 @@ class ProgressReceived:
 
 @attrs.define
 class CancelRequested:
-    """The peer has cancelled a running request of its own; the session cancels the handler's scope."""
+    """The peer has cancelled one of its running requests; the session cancels the handler's scope."""
 
     incoming: IncomingRequest
     reason: str | None

@@ -15,7 +15,6 @@ __all__ = [
     "Batch",
     "ErrorData",
     "ErrorResponse",
-    "Failure",
     "Incoming",
     "Malformed",
     "Message",
@@ -24,6 +23,7 @@ __all__ = [
     "RequestId",
     "Response",
     "SessionMessage",
+    "TransportFailure",
     "is_request_id",
     "show_id",
 ]
@@ -126,7 +126,7 @@ class Batch:
 
 
 @attrs.frozen
-class Failure:
+class TransportFailure:
     """Reported by the transport when a request or the whole link is lost.
 
     Attributes:
@@ -141,7 +141,7 @@ class Failure:
 Message: TypeAlias = Request | Notification | Response | ErrorResponse | Batch
 """The messages that a session sends."""
 
-Incoming: TypeAlias = Message | Malformed | Failure
+Incoming: TypeAlias = Message | Malformed | TransportFailure
 """What a transport may deliver."""
 
 
@@ -154,7 +154,7 @@ class SessionMessage:
     """The item that travels through the memory channels between a session and its transport.
 
     Attributes:
-        message: The envelope; on the way in also `Malformed` or `Failure`.
+        message: The envelope; on the way in also `Malformed` or `TransportFailure`.
         related_request_id: On the way out: the peer's request that this message belongs to, so that a transport with
             one stream per request (Streamable HTTP) can put it on the right stream.
         metadata: On the way in: what the transport knows about the message (for example HTTP headers); may be empty.

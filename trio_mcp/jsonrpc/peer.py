@@ -229,7 +229,7 @@ class Peer:
         """
         if incoming.answered:
             raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
-        # Not a mistake of the handler: the cancellation may have come while it was finishing.
+        # The handler made no mistake: the cancellation may have come while it was finishing.
         if incoming.cancelled:
             return None
         incoming.answered = True
@@ -314,7 +314,7 @@ class Peer:
             return self._fault(RemoteProtocolError(text))
         if self.faults:
             self.faults = 0
-        # Only among those in flight: remembering all ids ever used would take unbounded memory.
+        # Only ids in flight are compared: remembering all ids ever used would take unbounded memory.
         if request.id in self._incoming:
             return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
         incoming = IncomingRequest(request, metadata, batch=batch, hold=hold)
@@ -392,8 +392,8 @@ class Peer:
             return self._receive_progress(notification.params or {}, notification.size)
         if notification.method == "notifications/cancelled":
             return self._receive_cancelled(notification.params or {})
-        # Not on a server. It answers garbage, and a client that answers that with garbage and a notification would
-        # keep it busy without an end.
+        # A server keeps its count: it answers garbage, and a client that answers that with garbage and a notification
+        # would keep it busy without an end.
         if self.faults and self._is_client:
             self.faults = 0
         return (NotificationReceived(notification),)

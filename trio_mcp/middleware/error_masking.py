@@ -49,7 +49,7 @@ class ErrorMasking:
 
     def _masked(self, context: Context[Any], exc: Exception, with_traceback: bool = False) -> str:
         number = secrets.token_hex(4)
-        # What a function raised was logged with its traceback just before this.
+        # The exception was logged with its traceback just before this.
         traceback = exc if with_traceback else None
         self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=traceback)
         return f"{self.text} (error {number})"

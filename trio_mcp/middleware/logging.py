@@ -40,7 +40,7 @@ def _shown(name: str) -> str:
 def _masked(text: str, length: int) -> str:
     """Return the beginning of a text, in which secrets are masked."""
     masked = mask_text(text[: length + AHEAD])
-    # What is cut off may be what shows that something before it is a secret, such as the @ behind a password.
+    # The part that is cut off may show that something before it is a secret, such as the @ behind a password.
     sure = len(masked) if len(text) <= length + AHEAD else max(0, len(masked) - AHEAD)
     return masked[: min(length, sure)]
 

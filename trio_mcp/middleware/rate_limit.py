@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp._checks import check_count, check_number, validator
 from trio_mcp.errors import McpError
-from trio_mcp.server.connection import Connection
+from trio_mcp.server.connection import ServedSession
 from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.types.error_codes import OVERLOADED
 
@@ -25,8 +25,8 @@ def caller(context: Context[Any]) -> Hashable:
         return context.principal.identity
     assert isinstance(context, ServedContext)
     connection = context.connection
-    # A single HTTP request is not a caller: each would get a bucket of its own.
-    return connection if isinstance(connection, Connection) and connection.lasting else None
+    # A single HTTP request is not a caller: each would get a separate bucket.
+    return connection if isinstance(connection, ServedSession) and connection.lasting else None
 
 
 def _checked_rate(rate: float) -> float:

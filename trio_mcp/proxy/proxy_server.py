@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Never
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Unpack
 
 import attrs
 import trio
 
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.client import Client, ClientOptions
+from trio_mcp.client.client import Client
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
+from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
@@ -23,19 +24,18 @@ from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import Feature, Handler, Identify, ListOptions, Middleware, Needs, Settings
+from trio_mcp.server.features.feature import Feature, FeatureSettings, Handler, Needs
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.resources import read_uri
 from trio_mcp.server.functions.function import single
 from trio_mcp.server.input.interactive import run_interactive
-from trio_mcp.server.input.options import Asked, InputOptions, InputRequired
-from trio_mcp.session.limits import SessionOptions
+from trio_mcp.server.input.options import Asked, InputRequired
+from trio_mcp.server.options import ProxyOptions
 from trio_mcp.types import meta
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.input_required import INPUT_REQUIRED
-from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["ProxyServer"]
 
@@ -57,7 +57,7 @@ class ProxyFeature:
         upstream_capabilities: The capabilities that the upstream has declared.
     """
 
-    def __init__(self, settings: Settings, max_rounds: int) -> None:
+    def __init__(self, settings: FeatureSettings, max_rounds: int) -> None:
         # The methods whose results may ask for input (2026-07-28 `basic/patterns/mrtr`).
         asking = {"tools/call", "resources/read", "prompts/get"}
         self.methods: dict[str, Handler] = {
@@ -137,8 +137,8 @@ class ProxyFeature:
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
             await trio.sleep(pause)  # no questions: it only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
-            # Built anew, without the answers that were just sent: only the newest state goes back (2026-07-28
-            # `basic/patterns/mrtr`).
+            # The parameters are built again, without the responses that were just sent: only the newest state goes back
+            # (2026-07-28 `basic/patterns/mrtr`).
             params = {**self._params(context, upstream), "requestState": token}
         raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
@@ -152,7 +152,7 @@ class ProxyFeature:
         params = {
             name: value
             for name, value in context.params.items()
-            # The proxy seals a state of its own; the upstream's is inside it, and is added with the answers.
+            # The proxy seals its own state; the upstream's is inside it, and is added with the responses.
             if name not in ("_meta", "requestState", "inputResponses")
         }
         given = {
@@ -212,15 +212,9 @@ class ProxyServer(BaseServer):
             it is not reconnected.
         name: The proxy's name, as for a `Server`; by default it presents itself as the upstream.
         client: Further arguments for the upstream `Client`, such as ``mode`` or ``timeout``.
-        version: As for a `Server`, and so are the following.
-        instructions: By default those of the upstream.
-        middleware: Functions around every request.
-        revisions: The protocol revisions to serve.
-        expose_errors: Send clients the text of unexpected exceptions.
-        lists: The cache hints for results of an upstream that gives none. The pages are the upstream's.
-        input: How the upstream's questions are passed on.
-        principal: On whose behalf a request is made.
-        options: Limits, timeouts and hooks of each session with a client of the proxy.
+        settings: Those of `ProxyOptions`. The instructions are by default those of the upstream, the hints of ``lists``
+            are for results of an upstream that gives none, the pages are the upstream's, and ``input`` says how the
+            upstream's questions are passed on.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -236,18 +230,9 @@ class ProxyServer(BaseServer):
         *,
         name: str | Implementation | None = None,
         client: ClientOptions | None = None,
-        version: str | None = None,
-        instructions: str | None = None,
-        middleware: Sequence[Middleware] = (),
-        revisions: Sequence[str] = REVISIONS,
-        expose_errors: bool = False,
-        lists: ListOptions | None = None,
-        input: InputOptions | None = None,
-        principal: Identify | None = None,
-        options: SessionOptions | None = None,
-        **unknown: Never,
+        **settings: Unpack[ProxyOptions],
     ) -> None:
-        refuse_unknown(type(self), unknown)
+        refuse_unknown(type(self), settings, ProxyOptions)
         refuse_unknown(Client, client or (), ClientOptions)
         taken = {"on_message", "on_log", "answers"} & set(client or ())
         if taken:
@@ -260,21 +245,9 @@ class ProxyServer(BaseServer):
         self._target: Any = target
         self._client_settings = dict(client or {})
         self._renamed = name is not None
-        # The lifespan opens the upstream, so each run of the proxy has a connection of its own.
-        super().__init__(
-            "proxy" if name is None else name,
-            version=version,
-            instructions=instructions,
-            lifespan=self._connected,
-            middleware=middleware,
-            revisions=revisions,
-            expose_errors=expose_errors,
-            lists=lists,
-            input=input,
-            principal=principal,
-            options=options,
-        )
-        self._instructions_given = instructions is not None
+        # The lifespan opens the upstream, so each run of the proxy has its own connection.
+        super().__init__("proxy" if name is None else name, lifespan=self._connected, **settings)
+        self._instructions_given = settings.get("instructions") is not None
 
     def _make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds)

@@ -12,7 +12,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import start
 from trio_mcp.client.client import Client
-from trio_mcp.client.connection import OutgoingCall
+from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import (
@@ -128,7 +128,7 @@ class Upstream:
                 self._reconnected.set()
                 self._reconnected = trio.Event()
                 self._announce_lists()
-            # In a task of its own: subscribing must not delay the first request.
+            # Subscribing must not delay the first request, so it runs in another task.
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
@@ -151,7 +151,7 @@ class Upstream:
             client = await self.connected()
             if isinstance(client, UpstreamClient):
                 return await client.pass_on(context, params, on_progress)
-            # Without a time limit of the proxy's own: its client has limits, and cancels.
+            # The proxy sets no time limit: its client has limits, and cancels.
             return await client.request(
                 context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
             )
@@ -181,7 +181,7 @@ class Upstream:
             else:
                 logger.warning("the upstream server %r did not answer %r", self.name, method, exc_info=exc)
             what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
-            # Only the type: the details are for the log, not for the client.
+            # The client gets the type alone: the details are for the log.
             text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"
             raise McpError(INTERNAL_ERROR, text) from None
 

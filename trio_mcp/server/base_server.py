@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import os
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 import trio
 
 from trio_mcp._checks import (
-    accepts,
     check_choice,
-    check_choices,
     check_count,
-    check_hook,
     check_no_loop,
     check_text,
     given_or_default,
@@ -27,6 +23,7 @@ from trio_mcp._keywords import did_you_mean, refuse_unknown
 from trio_mcp._log import LEVELS, LogLevel, logger, show_log
 from trio_mcp._nursery import drop_inner_frames, is_raised_inside
 from trio_mcp._renamed import refuse_attributes
+from trio_mcp._settings import completed
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import TrioMcpError
@@ -36,20 +33,18 @@ from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import Core
 from trio_mcp.server.features.caching import checked_hints
-from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
+from trio_mcp.server.features.feature import Feature, FeatureSettings, ListOptions, RunMember
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions
+from trio_mcp.server.options import ServerOptions
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types._base import make
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving HTTP
-    from hypercorn.config import Config
-
-    from trio_mcp.http.serve import RunSettings
+    from trio_mcp.http.serve import RunSettings, ServeSettings
     from trio_mcp.http.server.asgi_app import AsgiApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
     from trio_mcp.server.statistics import ServerStatistics
@@ -63,7 +58,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
         mode: int
 
 
-__all__ = ["TRANSPORTS", "BaseServer", "Lifespan", "core_of"]
+__all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
 """What `Server.run` takes."""
@@ -74,9 +69,6 @@ EXIT_GRACE = 5.0
 
 REFUSALS: Final = (OSError, TypeError, ValueError, RuntimeError, TrioMcpError)
 """What is raised here because of what a caller gave, or of the machine."""
-
-Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
-"""``async with lifespan(server) as state``."""
 
 
 class BaseServer:
@@ -91,70 +83,43 @@ class BaseServer:
     _ends_on_sigterm = False
     """Whether SIGTERM shuts `run` over stdio down gracefully instead of at once."""
 
-    def __init__(
-        self,
-        name: str | Implementation,
-        *,
-        version: str | None = None,
-        instructions: str | None = None,
-        lifespan: Lifespan | None = None,
-        middleware: Sequence[Middleware] = (),
-        revisions: Sequence[str] = REVISIONS,
-        extensions: Mapping[str, Mapping[str, Any]] | None = None,
-        expose_errors: bool = False,
-        lists: ListOptions | None = None,
-        functions: FunctionOptions | None = None,
-        input: InputOptions | None = None,
-        principal: Identify | None = None,
-        visible: Visible | None = None,
-        options: SessionOptions | None = None,
-        **unknown: Never,
-    ) -> None:
-        refuse_unknown(type(self), unknown)
+    def __init__(self, name: str | Implementation, **settings: Unpack[ServerOptions]) -> None:
+        refuse_unknown(type(self), settings, ServerOptions)
         # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
-        self.info: Final = _named(name, version)
-        check_choices("revisions", revisions, REVISIONS)
-        lists = given_or_default("lists", lists, ListOptions)
-        functions = given_or_default("functions", functions, FunctionOptions)
-        input = given_or_default("input", input, InputOptions)
-        if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
-            raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
-        for each in middleware:
-            # A class: its parentheses were forgotten.
-            if not callable(each) or isinstance(each, type) or not accepts(each, 2):
-                raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
-        check_hook("visible", visible, sync=True)
-        # The usual mistake is to forget the decorator, which would only fail once the server runs.
-        if inspect.isasyncgenfunction(lifespan):
-            raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
+        given = completed(ServerOptions, settings)
+        self.info: Final = _named(name, given["version"])
+        lists = given_or_default("lists", given["lists"], ListOptions)
+        functions = given_or_default("functions", given["functions"], FunctionOptions)
+        input = given_or_default("input", given["input"], InputOptions)
+        lifespan = given["lifespan"]
         hints = checked_hints(lists.cache_hints)
-        settings = Settings(
+        shared = FeatureSettings(
             info=self.info,
             surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
             cache_hints=hints,
-            expose_errors=expose_errors,
-            middleware=tuple(middleware),
-            principal=principal,
-            visible=visible,
-            extensions=checked_extensions(extensions, f"server {self.info.name!r}"),
+            expose_errors=given["expose_errors"],
+            middleware=tuple(given["middleware"]),
+            principal=given["principal"],
+            visible=given["visible"],
+            extensions=checked_extensions(given["extensions"], f"server {self.info.name!r}"),
         )
         identity = ServerIdentity(
             info=self.info.to_wire(),
             # The method and not its result: the features are made below, and may gain capabilities while the server
             # runs.
             capabilities=self._capabilities,
-            instructions=instructions,
-            revisions=tuple(revisions),
+            instructions=given["instructions"],
+            revisions=tuple(given["revisions"]),
             discover_hints=hints["server/discover"],
         )
         self._core: Final = Core(
-            settings,
+            shared,
             identity,
-            given_or_default("options", options, SessionOptions),
+            given_or_default("options", given["options"], SessionOptions),
             input,
             # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows
-            # Member.
+            # RunMember.
             None if lifespan is None else functools.partial(lifespan, self),
             heard=self._heard,
             family=self._family,
@@ -180,7 +145,7 @@ class BaseServer:
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         """Handle a client's notification: see `Core`, and so are the next three."""
 
-    def _family(self) -> Sequence[Member]:
+    def _family(self) -> Sequence[RunMember]:
         return [self._core]
 
     def _input_schema(self, tool: str) -> dict[str, Any] | None:
@@ -278,7 +243,7 @@ class BaseServer:
         While it serves, ``print`` and child processes write to standard error. When cancelled, it answers open
         ``subscriptions/listen`` requests before it ends.
         """
-        # Without a grace: only `run` owns the process, and may end it if a handler can't be cancelled.
+        # There is no grace: only `run` owns the process, and may end it if a handler can't be cancelled.
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
@@ -292,11 +257,9 @@ class BaseServer:
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
-        options: HttpOptions | None = None,
-        config: Config | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-        **settings: Unpack[HttpSettings],
+        **settings: Unpack[ServeSettings],
     ) -> None:
         """Serve HTTP until ``shutdown`` is set, then finish the requests under way.
 
@@ -307,13 +270,10 @@ class BaseServer:
         Args:
             host: The address to listen on.
             port: The port to listen on.
-            options: The options of the endpoint, for endpoints that share them.
-            config: A hypercorn configuration, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses.
-                Its ``bind`` replaces ``host`` and ``port``.
             shutdown: Set it to end the server: it refuses new work, ends streams, and gives requests under way
                 ``grace`` seconds.
             task_status: Receives the URL, or the first of several.
-            settings: The fields of `HttpOptions`, such as ``allowed_hosts``; they replace those of ``options``.
+            settings: Those of `ServeSettings` and `HttpSettings`, such as ``allowed_hosts``.
 
         Raises:
             OSError: If the address can't be bound.
@@ -321,96 +281,70 @@ class BaseServer:
 
         When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
         """
-        from trio_mcp.http.serve import serve_http  # deferred: a server on stdio never loads HTTP
-
-        await serve_http(
-            self._core, host, port, self._http_options("serve_http", options, settings), config, shutdown, task_status
-        )
+        await self._serve_http("serve_http", host, port, shutdown, task_status, settings)
 
     async def serve_sse(  # noqa: ASYNC128 - passes task_status on
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
-        options: HttpOptions | None = None,
-        config: Config | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-        **settings: Unpack[HttpSettings],
+        **settings: Unpack[ServeSettings],
     ) -> None:
         """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise like `serve_http`.
 
-        To serve such clients alongside all others, use ``serve_http(sse_path="/sse")``.
-
-        Args:
-            host: The address to listen on.
-            port: The port to listen on.
-            options: The options of the endpoint, for endpoints that share them.
-            config: As in `serve_http`.
-            shutdown: As in `serve_http`.
-            task_status: Receives the URL of the stream.
-            settings: The fields of `HttpOptions`; they replace those of ``options``. The stream is at ``sse_path``, or
-                ``path``, which are the same here, as this is the only endpoint; the default is ``/sse``.
+        The URL is that of the stream. Its path is ``sse_path``, or ``path``, which are the same here, as this is the
+        only endpoint; the default is ``/sse``. To serve such clients alongside all others, use
+        ``serve_http(sse_path="/sse")``.
 
         Raises:
             ValueError: If ``path`` and ``sse_path`` differ.
         """
-        from trio_mcp.http.serve import serve_http
-
-        path = _only_path(settings.get("path"), "sse_path", settings.get("sse_path"))
-        settings["sse_path"] = path or (options and options.sse_path) or "/sse"
+        settings["sse_path"] = _only_path(settings, "sse_path", "/sse")
         # Clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
         settings["path"] = None
-        await serve_http(
-            self._core, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
-        )
+        await self._serve_http("serve_sse", host, port, shutdown, task_status, settings)
 
     async def serve_websocket(  # noqa: ASYNC128 - passes task_status on
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
-        options: HttpOptions | None = None,
-        config: Config | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-        **settings: Unpack[HttpSettings],
+        **settings: Unpack[ServeSettings],
     ) -> None:
         """Serve WebSockets and nothing else; otherwise like `serve_http`.
 
-        To serve them alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
-
-        Args:
-            host: The address to listen on.
-            port: The port to listen on.
-            options: The options of the endpoint, for endpoints that share them.
-            config: As in `serve_http`.
-            shutdown: As in `serve_http`; each client is told that the server ends (code 1012).
-            task_status: Receives the URL, which begins with ``ws://`` or ``wss://``.
-            settings: The fields of `HttpOptions`; they replace those of ``options``. The endpoint is at
-                ``websocket_path``, or ``path``, which are the same here; the default is ``/mcp``. ``runner`` defaults
-                to ``"h11"`` on Linux; ``sse_path`` is ignored, as there is one endpoint only.
+        The URL begins with ``ws://`` or ``wss://``. Its path is ``websocket_path``, or ``path``, which are the same
+        here; the default is ``/mcp``. ``sse_path`` is ignored, as there is one endpoint only. ``runner`` defaults to
+        ``"h11"`` on Linux. At the end each client is told that the server ends (code 1012). To serve WebSockets
+        alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
 
         Raises:
             ValueError: If ``path`` and ``websocket_path`` differ.
         """
-        from trio_mcp.http.serve import serve_http
-
-        path = _only_path(settings.get("path"), "websocket_path", settings.get("websocket_path"))
-        settings["websocket_path"] = path or (options and options.websocket_path) or "/mcp"
+        settings["websocket_path"] = _only_path(settings, "websocket_path", "/mcp")
         settings["path"] = settings["sse_path"] = None
-        # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
-        if options is None:
+        # Options that are given always have a runner, and its default looks like a choice: so it is respected.
+        if settings.get("options") is None:
             settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
-        await serve_http(
-            self._core,
-            host,
-            port,
-            self._http_options("serve_websocket", options, settings),
-            config,
-            shutdown,
-            task_status,
-        )
+        await self._serve_http("serve_websocket", host, port, shutdown, task_status, settings)
+
+    async def _serve_http(
+        self,
+        method: str,
+        host: str,
+        port: int,
+        shutdown: trio.Event | None,
+        task_status: trio.TaskStatus[str],
+        settings: ServeSettings,
+    ) -> None:
+        from trio_mcp.http.serve import ServeSettings, serve_http  # deferred: a server on stdio never loads HTTP
+
+        refuse_unknown(getattr(BaseServer, method), settings, ServeSettings, type(self))
+        await serve_http(self._core, host, port, shutdown, task_status, settings)
 
     async def serve_tcp(  # noqa: ASYNC128 - passes task_status on
         self,
@@ -440,7 +374,7 @@ class BaseServer:
             shutdown: Set it to end the server: it accepts no more connections, refuses new requests, and gives those
                 under way ``grace`` seconds.
             task_status: Receives the URL.
-            settings: The fields of `SocketSettings`, such as ``max_connections``.
+            settings: Those of `SocketSettings`, such as ``max_connections``.
 
         Raises:
             OSError: If the address can't be bound.
@@ -479,7 +413,7 @@ class BaseServer:
             mode: The permissions of the socket: who may connect. By default this user alone.
             shutdown: As in `serve_tcp`.
             task_status: Receives the URL.
-            settings: The fields of `SocketSettings`.
+            settings: Those of `SocketSettings`.
 
         Raises:
             OSError: If another server listens on the path, or there is something that is not a socket.
@@ -500,10 +434,10 @@ class BaseServer:
         task_status: trio.TaskStatus[str],
         settings: SocketSettings,
     ) -> None:
-        from trio_mcp.sockets.serving import SocketOptions, SocketSettings, serve_listeners
+        from trio_mcp.sockets.serving import SocketSettings, serve_listeners
 
         refuse_unknown(getattr(BaseServer, method), settings, SocketSettings, type(self))
-        options = SocketOptions(**settings)
+        options = completed(SocketSettings, settings)
         stop = trio.Event() if shutdown is None else shutdown
         # In this order: no client can connect before the lifespan is entered, nor once it is being left.
         async with self._core.open_run() as run, listening as (listeners, url):
@@ -520,20 +454,14 @@ class BaseServer:
 
         Args:
             options: The options of the endpoint, for endpoints that share them.
-            settings: The fields of `HttpOptions`; they replace those of ``options``. ``path`` is relative to where the
+            settings: Those of `HttpSettings`; they replace those of ``options``. ``path`` is relative to where the
                 application is mounted.
         """
         from trio_mcp.http.server.asgi_app import AsgiApp
-
-        return AsgiApp(self._core, self._http_options("asgi_app", options, settings))
-
-    def _http_options(self, method: str, options: HttpOptions | None, settings: HttpSettings) -> HttpOptions:
-        import attrs
-
         from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-        refuse_unknown(getattr(BaseServer, method), settings, HttpSettings, type(self))
-        return attrs.evolve(options or HttpOptions(), **settings)
+        refuse_unknown(BaseServer.asgi_app, settings, HttpSettings, type(self))
+        return AsgiApp(self._core, HttpOptions(options, **settings))
 
     def run(
         self,
@@ -579,8 +507,8 @@ class BaseServer:
             run = self._run_network if transport in ("tcp", "unix") else self._run_http
             run(getattr(self, f"serve_{transport}"), **arguments)
         except Exception as exc:
-            # What the arguments, the machine or the user's own functions have caused: dozens of inner frames would
-            # hide it. Any other exception is a bug here, and keeps them.
+            # The arguments, the machine or the user's own functions caused these: dozens of inner frames would hide the
+            # cause. Any other exception is a bug here, and keeps them.
             if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
                 logger.debug("run(%r) failed", transport, exc_info=exc)
                 drop_inner_frames(exc)
@@ -635,15 +563,16 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     return name.model_copy(update={"icons": icons})
 
 
-def _only_path(path: str | None, name: str, named: str | None) -> str | None:
+def _only_path(settings: ServeSettings, name: Literal["sse_path", "websocket_path"], default: str) -> str:
     """Return the path of a server's only endpoint, which may be given as ``path`` or under its own name.
 
     Raises:
         ValueError: If it is given twice, differently.
     """
+    path, named, shared = settings.get("path"), settings.get(name), settings.get("options")
     if path is not None and named is not None and path != named:
         raise ValueError(f"there is one endpoint, but path={path!r} and {name}={named!r} are given: leave one out")
-    return path if named is None else named
+    return named or path or (shared and shared.settings[name]) or default
 
 
 refuse_attributes(BaseServer)

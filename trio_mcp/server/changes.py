@@ -122,8 +122,7 @@ class Listener:
 
     async def _tell_rest(self) -> None:
         while self._dirty:
-            # `room` has no checkpoint of its own if there is room: without this one, a long set would hold up the other
-            # tasks.
+            # `room` passes no checkpoint if there is room: without this one, a long set would hold up the other tasks.
             await trio.lowlevel.checkpoint()
             await self._room()
             topic = next(iter(self._dirty), None)  # gone, if it was forgotten while this waited
@@ -256,7 +255,7 @@ class Changes:
                 # Unmarked before its listeners are told: if it changes again meanwhile, it is told again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
-                # Never a KeyError: `remove` takes a topic that loses its last listener out of `_changed`, too.
+                # This raises no KeyError: `remove` takes a topic that loses its last listener out of `_changed`, too.
                 self._waiting = list(self._listeners[self._topic])
             some = self._waiting[-left:]  # from the end, as deleting there moves nothing
             del self._waiting[-left:]

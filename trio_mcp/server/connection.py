@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a server on stdio never loads HTTP
 Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
 """``(principal, scopes) -> refusal``: see `Protection.permit`."""
 
-__all__ = ["Connection", "Exchange", "Permit", "ScopesMissing", "Served", "SharedByClients"]
+__all__ = ["Permit", "ScopesMissing", "Served", "ServedSession", "SharedByClients", "SingleRequest"]
 
 # Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
@@ -88,7 +88,7 @@ class ScopesMissing(McpError):
         self.refusal = refusal
 
 
-class Connection(ServerSession):
+class ServedSession(ServerSession):
     """A session with a client of a server.
 
     Args:
@@ -239,7 +239,8 @@ class Connection(ServerSession):
 
     def _hear(self, method: str, uri: str | None = None) -> None:
         """Notify the session of a topic, unless it must not get such notifications."""
-        # What the handshake has negotiated decides: the revision, and the capabilities that the server declared in it.
+        # The handshake decides: the revision that it has negotiated, and the capabilities that the server declared in
+        # it.
         try:
             self._check_outgoing(method)
         except LocalProtocolError:
@@ -282,12 +283,13 @@ class Connection(ServerSession):
         # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
         # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
-            # Both: a handler that ends only hands its result over, and the link may be cancelled once this returns.
+            # It waits for both: a handler that ends only hands its result over, and the link may be cancelled once this
+            # returns.
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 
 
-class Exchange:
+class SingleRequest:
     """The hooks that handle a single request, outside any session.
 
     Args:
@@ -297,7 +299,7 @@ class Exchange:
         client: The client's declaration from the request, already checked.
 
     Attributes:
-        states, input, permit, trio_token: As in `Connection`.
+        states, input, permit, trio_token: As in `ServedSession`.
         refusal: What the HTTP response says instead of an error, if nothing has been sent yet.
     """
 
@@ -382,6 +384,6 @@ class Exchange:
         """Answer a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
         self.audience.end()
         if self.has_listeners:
-            # As for a `Connection`: this runs while the server is being cancelled, and the client may not be reading.
+            # Like a session's: this runs while the server is being cancelled, and the client may not be reading.
             with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()

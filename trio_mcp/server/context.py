@@ -17,7 +17,7 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.server.connection import Connection, Exchange
+from trio_mcp.server.connection import ServedSession, SingleRequest
 from trio_mcp.server.log_messages import send_log
 from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.sink import Sink
@@ -94,7 +94,7 @@ class Context(RequestContext, Generic[StateT]):
             LocalProtocolError: If the request belongs to no session: in the modern era, and over HTTP without sessions.
         """
         session = self._served.connection
-        if self._declared.rules.input_in_results or not isinstance(session, Connection) or not session.lasting:
+        if self._declared.rules.input_in_results or not isinstance(session, ServedSession) or not session.lasting:
             raise LocalProtocolError(
                 f"a request of {self.protocol_version} that belongs to no session has no session state: keep the data "
                 "in `ctx.state` by `ctx.principal`, or return a handle that the model passes to the next call"
@@ -245,7 +245,7 @@ class Context(RequestContext, Generic[StateT]):
             Whether there was such a response; if not, nothing happens. Messages sent before this call still go out on
             it, later ones are kept until the client has reconnected.
         """
-        # Only the sink knows the transport: where there is no stream of its own for a request, it returns False.
+        # Only the sink knows the transport: where a request has no separate stream, it returns False.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
@@ -522,7 +522,9 @@ class ServedContext(Context[StateT]):
 
     __slots__ = ("connection", "rounds", "settings")
 
-    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
+    def __init__(
+        self, incoming: IncomingRequest, sink: Sink, connection: ServedSession | SingleRequest, state: StateT
+    ) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
         # Filled in later: the settings and the principal by dispatch, the failure by a feature, the rounds while a
@@ -534,9 +536,9 @@ class ServedContext(Context[StateT]):
         self.state = state
 
     @property
-    def session(self) -> Connection:
+    def session(self) -> ServedSession:
         """The legacy-era session that the request belongs to."""
-        assert isinstance(self.connection, Connection)
+        assert isinstance(self.connection, ServedSession)
         return self.connection
 
     @property

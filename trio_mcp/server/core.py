@@ -16,7 +16,7 @@ from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Member, Settings
+from trio_mcp.server.features.feature import FeatureSettings, RunMember
 from trio_mcp.server.functions.held_clock import held_clock
 from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
@@ -29,7 +29,7 @@ __all__ = ["Core"]
 
 
 class Core:
-    """The inside of a server. Its kind (`Server` or `ProxyServer`) adds features, and the functions of its own.
+    """The inside of a server. Its kind (`Server` or `ProxyServer`) adds features and functions.
 
     Attributes:
         settings: The part of the server's settings that its features need.
@@ -52,14 +52,14 @@ class Core:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: FeatureSettings,
         identity: ServerIdentity,
         options: SessionOptions,
         input: InputOptions,
         lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None,
         *,
         heard: Callable[[Notification, Mapping[Any, Any]], Coroutine[Any, Any, None]],
-        family: Callable[[], Sequence[Member]],
+        family: Callable[[], Sequence[RunMember]],
         input_schema: Callable[[str], dict[str, Any] | None],
         watcher: Callable[[Any], Callable[[Topic, bool], None] | None],
     ) -> None:

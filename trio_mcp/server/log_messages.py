@@ -135,7 +135,7 @@ class McpLogHandler(logging.Handler):
             self._drop()
 
     def _hand_over_soon(self, context: RequestContext, params: dict[str, Any]) -> None:
-        # Before handing over: the place stood for one in Trio's queue, which the record has left.
+        # The place is released first: it stood for one in Trio's queue, which the record has left.
         self._room.release()
         self._hand_over(context, params)
 

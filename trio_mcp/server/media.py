@@ -38,7 +38,7 @@ _BEGINNINGS: Final = (
     (rb"%PDF-", "application/pdf"),
     (rb"PK\x03\x04", "application/zip"),
 )
-# What people call a format, where `mimetypes` knows it by another name or, in some versions of Python, not at all.
+# These are common names of formats that `mimetypes` knows by another name or, in some versions of Python, not at all.
 _FORMATS: Final = {
     "avif": "image/avif",
     "jpg": "image/jpeg",

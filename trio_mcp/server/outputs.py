@@ -1,4 +1,4 @@
-"""What becomes of a function's return value: a tool's output schema, structured content, and content blocks."""
+"""Return values: a tool's output schema, structured content, and content blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
-from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
+from trio_mcp.server.functions.structure import Structure, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
@@ -50,7 +50,7 @@ def _complete_results() -> type[CallToolResult]:
     return CallToolResult
 
 
-# What becomes a block that is not just text with its JSON, besides models.
+# Values of these types, other than models, become a block that is not just text with its JSON.
 @functools.cache
 def _raw() -> tuple[type[Any], ...]:
     from trio_mcp.server.media import MEDIA
@@ -171,7 +171,7 @@ def read_output(
 
 
 @functools.lru_cache(maxsize=250)  # chosen: enough for most servers; it keeps models alive
-def _shared(kind: Kind, structured: bool, inline: bool) -> Output:
+def _shared(kind: Structure, structured: bool, inline: bool) -> Output:
     """Return the shared output of all tools that return this kind: making one takes longer than the rest of a tool."""
     returns, subject = kind.annotation, "the return type"
     # The warnings flag differs for scalars: see _serialized.

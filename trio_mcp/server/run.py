@@ -14,7 +14,7 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
-from trio_mcp.server.connection import Connection, Exchange, Permit, Served
+from trio_mcp.server.connection import Permit, Served, ServedSession, SingleRequest
 from trio_mcp.server.input.options import InputRun
 from trio_mcp.session.sink import SessionSink
 
@@ -48,25 +48,25 @@ class Run:
     changes: Changes
     input: InputRun
     permit: Permit | None = attrs.field(default=None, init=False)
-    connections: set[Connection] = attrs.field(factory=set, init=False)
+    connections: set[ServedSession] = attrs.field(factory=set, init=False)
     exchanges: set[Any] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
 
     @property
-    def clients(self) -> list[Connection | Exchange]:
+    def clients(self) -> list[ServedSession | SingleRequest]:
         """All sessions and single requests that are being served."""
         return [*self.connections, *self.exchanges]
 
-    def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> Exchange:
+    def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> SingleRequest:
         """Make the hooks for one request of the modern era; the caller discards it from `exchanges` at its end."""
-        exchange = Exchange(self, sink, incoming, client)
+        exchange = SingleRequest(self, sink, incoming, client)
         self.exchanges.add(exchange)
         return exchange
 
-    def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
+    def connect(self, sink: SessionSink, *, lasting: bool) -> ServedSession:
         """Make a session that is fed its messages; it is in `connections` from its `begin` to its `finish`."""
         # (None, sink): there is nothing to read from; the HTTP session feeds each message of a POST to it.
-        return Connection(self, (None, sink), lasting=lasting)
+        return ServedSession(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
@@ -74,12 +74,12 @@ class Run:
         When cancelled, it answers open ``subscriptions/listen`` requests, then cancels handlers and closes the link.
         """
         # The one connection below and not all of the run: other links are served on when this one is cancelled.
-        connection = Connection(self, link)
+        connection = ServedSession(self, link)
         async with self.ending_gracefully([connection]):
             await self._serve(connection)
 
     async def serve_opening(
-        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Connection], object]
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[ServedSession], object]
     ) -> None:
         """Open a link and serve it like `serve_link`; the link itself is not cancelled before the results are sent.
 
@@ -90,15 +90,15 @@ class Run:
         # The link's own tasks (its reader and its writer) live inside `opening`. Cancelled together with the session,
         # they could not write the last results any more; so only the inner block is cancelled.
         block = trio.CancelScope()
-        served: list[Connection] = []
+        served: list[ServedSession] = []
         async with self.ending_gracefully(served, block), opening as link:
-            connection = Connection(self, link)
+            connection = ServedSession(self, link)
             served.append(connection)
             opened(connection)
             with block:
                 await self._serve(connection)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: ServedSession) -> None:
         self.connections.add(connection)
         try:
             async with connection:
@@ -109,7 +109,7 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def ending_gracefully(
-        self, connections: Collection[Connection] | None = None, inner: trio.CancelScope | None = None
+        self, connections: Collection[ServedSession] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
         """Delay cancellation of a block until open ``subscriptions/listen`` requests have been answered.
 
@@ -125,7 +125,7 @@ class Run:
                 yield
 
     async def _await_cancellation(
-        self, connections: Collection[Connection] | None, whole: trio.CancelScope, block: trio.CancelScope
+        self, connections: Collection[ServedSession] | None, whole: trio.CancelScope, block: trio.CancelScope
     ) -> None:
         try:
             await trio.sleep_forever()
@@ -138,7 +138,7 @@ class Run:
             # Without a listener nothing was sent that would have to be flushed: cancel the link as well, at once.
             (block if ending else whole).cancel("the server ends")
 
-    async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
+    async def end_listening(self, connections: Collection[ServedSession] | None = None) -> None:
         """Send listeners all remaining changes, and answer their ``subscriptions/listen``; within ``close_grace``."""
         # Not left to the task that usually does this: what cancels the server has cancelled that as well.
         self.changes.tell_all()

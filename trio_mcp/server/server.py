@@ -13,7 +13,7 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
-from trio_mcp.server.features.feature import EntryKind, Feature, Member, checked_tags
+from trio_mcp.server.features.feature import EntryKind, Feature, RunMember, checked_tags
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
@@ -43,27 +43,7 @@ class Server(BaseServer):
     Args:
         name: The server's name, for programs; or a `types.Implementation`, which also has a title, a description, a
             page to read more on, icons (each an https: or data: URI) and the version.
-        version: The server's own version, not the protocol's; by default ``"0.0.0"``.
-        instructions: Guidance for the model that uses the server.
-        lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
-            process, a listener, an in-memory client). Handlers find the state in `Context.state`.
-        middleware: Functions ``async (context, call_next) -> result`` around every request that has a handler, the
-            first outermost. One may read or replace ``context.params``, call ``await call_next()`` or not, and read or
-            replace the result (a plain dict). Exceptions pass through it.
-        revisions: The protocol revisions to serve.
-        extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
-        expose_errors: Send clients the text of unexpected exceptions. For development only: it may hold secrets.
-        lists: The pages of lists, and how long clients may cache them.
-        functions: How many synchronous functions run at once.
-        input: How functions ask for input: keys and limits.
-        principal: ``(context) -> principal``, called for each request before its handler: on whose behalf the request
-            is made. Returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
-            `Context.principal`; a request that asks for input can only be resumed by the same one. If the function
-            raises, the request fails.
-        visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
-            a request lists or names: whether it exists for this client. If not, it is left out of lists, and naming it
-            is answered as for an unknown name. If the function raises, the entry is hidden and the exception logged.
-        options: Limits, timeouts and hooks of each session.
+        settings: The other arguments: those of `ServerOptions`, such as ``instructions`` and ``lifespan``.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -128,7 +108,7 @@ class Server(BaseServer):
         if own is not None:
             await own.handle(notification, states)
 
-    def _family(self) -> Sequence[Member]:
+    def _family(self) -> Sequence[RunMember]:
         mounts = self._mounts.made
         return super()._family() if mounts is None else mounts.family()
 

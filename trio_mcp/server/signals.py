@@ -105,6 +105,6 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
             with contextlib.suppress(OSError):  # standard error may be closed, or on a full disk
                 print(f"{name} serves {url}", file=sys.stderr)
             await trio.sleep_forever()  # cancelled by serve_to_the_end
-    # Never empty: without a signal `shutdown` is not set, and so the server does not end by itself. An error of the
-    # server leaves the block above instead.
+    # The list is not empty: without a signal `shutdown` is not set, and so the server does not end by itself. An error
+    # of the server leaves the block above instead.
     return received[0]

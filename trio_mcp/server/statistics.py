@@ -1,4 +1,4 @@
-"""What a server tells of itself. Imported when a program first asks."""
+"""Statistics of a server. Imported when a program first asks."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ClientSession(BaseSession):
         declared = self._capabilities_in(revision)
         params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
-        # Before the notification: as soon as the server has that, its first request may arrive.
+        # This comes before the notification: as soon as the server has that, its first request may arrive.
         self._open(None, server)
         try:
             await self.send_notification("notifications/initialized")
@@ -190,7 +190,7 @@ class ClientSession(BaseSession):
     async def _probe(self, revision: str, timeout: Limit) -> tuple[list[str], ServerDeclaration | None]:
         params = self._modern_era(revision).request_params(None)
         answer = read_discover_result(await self.send_request("server/discover", params, timeout=timeout))
-        # A legacy server may respond to any method with something of its own: only the right form proves a modern one.
+        # A legacy server may give any response to an unknown method: only the right form proves a modern one.
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:

@@ -77,7 +77,7 @@ class Delivery:
         task = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            # Not by raising: the answer is there, and would be lost (rule 11 of docs/design.md). Whatever wants to
+            # It does not raise: the response is there, and would be lost (rule 11 of docs/design.md). Whatever wants to
             # cancel the task does so at its next checkpoint.
             self._tasks.remove(task)
             trio.lowlevel.reschedule(task)

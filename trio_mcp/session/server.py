@@ -86,7 +86,7 @@ class ServerSession(BaseSession):
         Raises:
             McpError: To refuse the request.
         """
-        # Not in the handler's task: the request behind initialize must already see its effect.
+        # The handler's task would be too late: the request behind initialize must already see its effect.
         negotiation, request = self._negotiation, incoming_of(context).request
         if request.method == "initialize":
             result = negotiation.initialize(request)
@@ -132,7 +132,7 @@ class ServerSession(BaseSession):
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
-        # What this client was told, not what the server can do by now: tools may have been added since.
+        # The client goes by what it was told, not by what the server can do by now: tools may have been added since.
         own = self._negotiation.declared
         if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
             raise CapabilityError(method, spec.server_capability, "server")

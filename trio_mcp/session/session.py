@@ -27,7 +27,7 @@ from trio_mcp.jsonrpc.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.jsonrpc.messages import ErrorData, Failure, Incoming, Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Notification, RequestId, SessionMessage, TransportFailure
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.calls import CallLimits, Calls, Limits
 from trio_mcp.session.handlers import Handlers, RequestContext, error_for
@@ -321,7 +321,7 @@ class BaseSession(EnteredOnce):
     def _take(self, item: SessionMessage) -> None:
         message = item.message
         # Without a request id, the transport reports that the whole link is lost.
-        if type(message) is Failure and message.request_id is None:
+        if type(message) is TransportFailure and message.request_id is None:
             raise LinkLostError(message.error)
         self.feed(message, item.metadata)
 
@@ -342,13 +342,13 @@ class BaseSession(EnteredOnce):
             metadata = self.on_arrival(message, metadata or {})
         for event in (
             peer.fail(message.request_id, message.error)
-            if type(message) is Failure
+            if type(message) is TransportFailure
             else peer.receive(message, metadata, hold)
         ):
             match event:
                 case Settled():
                     waiter = event.outgoing.waiter
-                    # What arrived before it is still being handled: the call waits for that.
+                    # Messages that arrived earlier are still being handled: the call waits for that.
                     if self._notices.handling:
                         waiter.behind = self._notices.mark()
                     waiter.settle(event.outcome)

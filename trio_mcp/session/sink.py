@@ -9,8 +9,8 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 
 __all__ = ["Owner", "SessionSink", "Sink"]
 
-# Implemented by `Outbox` for a link, by the `Router` of a legacy session over HTTP, and by the exchange of a modern
-# POST (docs/design.md, "The path of a call"). A session doesn't know which one it has.
+# `Outbox` implements it for a link, the `StreamRouter` of a legacy session and the exchange of a modern POST for HTTP
+# (docs/design/sessions.md). A session doesn't know which one it has.
 
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 """The request that a message belongs to; once the request is cancelled, the message need not be sent."""

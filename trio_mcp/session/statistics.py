@@ -1,4 +1,4 @@
-"""What a session tells of itself: a snapshot, and a record of each request. Imported when a program first asks."""
+"""Statistics of a session: a snapshot, and a record of each request. Imported when a program first asks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link, connect_problem
 from trio_mcp.sockets.addresses import Address, read_address, unix_path
 from trio_mcp.sockets.listening import keep_alive
-from trio_mcp.sockets.stream_link import Terms, link_on_terms
+from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 
 __all__ = ["open_socket", "tcp_client", "unix_client"]
 
@@ -61,7 +61,7 @@ async def tcp_client(
     hint = f" before it answered: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
     if address.scheme == "tls":
         hint = MAYBE_FULL
-    async with link_on_terms(stream, Terms(url, guarded=True, hint=hint), max_message_size) as link:
+    async with link_on_terms(stream, PeerTerms(url, guarded=True, hint=hint), max_message_size) as link:
         yield link
 
 
@@ -102,7 +102,7 @@ async def _encrypted(
 ) -> trio.SSLStream[trio.SocketStream]:
     encrypted = trio.SSLStream(stream, context, server_hostname=address.host, https_compatible=https_compatible)
     try:
-        # Not left to the first write: a certificate that is not accepted must fail the opening, within its time.
+        # The first write would be too late: a certificate that is not accepted must fail the opening, within its time.
         await encrypted.do_handshake()
     except trio.BrokenResourceError as exc:
         stream.socket.close()
@@ -111,7 +111,7 @@ async def _encrypted(
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
         raise TransportError(text) from exc
-    # Without an `await`: in a cancelled scope it would put a `Cancelled` in place of Ctrl-C.
+    # There is no `await` here: in a cancelled scope it would put a `Cancelled` in place of Ctrl-C.
     except BaseException:
         stream.socket.close()
         raise
@@ -136,7 +136,7 @@ async def unix_client(
     check_on_trio()
     name = unix_path(path)
     stream = await _connected(name)
-    terms = Terms(f"unix:{name}", guarded=True, hint=MAYBE_FULL)
+    terms = PeerTerms(f"unix:{name}", guarded=True, hint=MAYBE_FULL)
     async with link_on_terms(stream, terms, max_message_size) as link:
         yield link
 

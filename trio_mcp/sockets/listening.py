@@ -198,7 +198,7 @@ def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
             sock.listen(BACKLOG)
             yield sock
         finally:
-            # Only our own: another server may have taken the path meanwhile.
+            # Remove only our own file: another server may have taken the path meanwhile.
             with contextlib.suppress(OSError):
                 if os.path.samestat(own, os.lstat(path)):
                     os.unlink(path)
@@ -211,7 +211,7 @@ def _remove_stale(path: str) -> None:
         OSError: If there is something else.
     """
     try:
-        # Not `stat`: through a symbolic link, the link would be judged as the socket it points to, and removed.
+        # `stat` would follow a symbolic link: the link would be judged as the socket it points to, and removed.
         found = os.lstat(path)
     except OSError:
         return  # or there is no such folder, which `bind` says

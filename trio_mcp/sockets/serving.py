@@ -1,31 +1,29 @@
 """Serving a run of a server on listeners: each connection is one session."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from typing import Annotated, Any, Protocol, TypedDict
 
-import attrs
 import trio
 
-from trio_mcp._checks import check_count, check_seconds, validator
+from trio_mcp._checks import check_count, check_seconds
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp._platform import AF_UNIX
+from trio_mcp._settings import Default
 from trio_mcp.link import Link
 from trio_mcp.sockets.listening import keep_alive, peer_credentials
-from trio_mcp.sockets.stream_link import Terms, link_on_terms
+from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 
-__all__ = ["Run", "Session", "SocketOptions", "SocketSettings", "serve_listeners"]
+__all__ = ["SocketRun", "SocketSession", "SocketSettings", "serve_listeners"]
 
 LAST_WORDS = 0.5
 """Seconds after the grace for the last messages, on the wire (chosen: it is only local writes)."""
 
 
-class Session(Protocol):
+class SocketSession(Protocol):
     """One client of a run."""
 
     ending: bool
@@ -40,7 +38,7 @@ class Session(Protocol):
         """Cancel what still runs, and close the link."""
 
 
-class Run(Protocol):
+class SocketRun(Protocol):
     """One run of a server."""
 
     async def serve_opening(
@@ -49,42 +47,29 @@ class Run(Protocol):
         """Open a link and serve it until the client closes it; ``opened`` gets its session."""
 
 
-@attrs.frozen(kw_only=True)
-class SocketOptions:
-    """The settings of a server on TCP or a Unix socket; see `SocketSettings`."""
-
-    # The same as over HTTP; docs/reference/limits.md has a table of all bounds.
-    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=validator(check_count))
-    head_timeout: float = attrs.field(default=5.0, validator=validator(check_seconds))
-    max_connections: int = attrs.field(default=1000, validator=validator(check_count))
-    write_timeout: float = attrs.field(default=30.0, validator=validator(check_seconds))
-    grace: float = attrs.field(default=5.0, validator=validator(check_seconds))
-
-
 class SocketSettings(TypedDict, total=False):
     """The settings of `Server.serve_tcp` and `Server.serve_unix`, as keyword arguments.
 
     Attributes:
         max_message_size: The longest line accepted from a client, in bytes; a longer one is refused and skipped.
-            4 MiB by default.
         head_timeout: Seconds for a TLS handshake and the client's first message, from the beginning of the connection.
-            5 by default.
-        max_connections: How many connections may be open at once; further ones are closed. 1000 by default.
-        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full. 30 by default.
-        grace: Seconds that requests under way are given when the server ends. 5 by default.
+        max_connections: How many connections may be open at once; further ones are closed.
+        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full.
+        grace: Seconds that requests under way are given when the server ends.
     """
 
-    max_message_size: int
-    head_timeout: float
-    max_connections: int
-    write_timeout: float
-    grace: float
+    # The same as over HTTP; docs/reference/limits.md has a table of all bounds.
+    max_message_size: Annotated[int, Default(4 * 1024 * 1024, check_count)]
+    head_timeout: Annotated[float, Default(5.0, check_seconds)]
+    max_connections: Annotated[int, Default(1000, check_count)]
+    write_timeout: Annotated[float, Default(30.0, check_seconds)]
+    grace: Annotated[float, Default(5.0, check_seconds)]
 
 
 async def serve_listeners(
-    run: Run,
+    run: SocketRun,
     listeners: list[trio.SocketListener],
-    options: SocketOptions,
+    settings: SocketSettings,
     *,
     tls: ssl.SSLContext | None = None,
     shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
@@ -95,14 +80,14 @@ async def serve_listeners(
     Args:
         run: The run of the server.
         listeners: The listeners; the caller closes them.
-        options: Limits.
+        settings: Every setting.
         tls: The configuration of TLS; None for none.
         shutdown: Returns when no new work should be accepted.
         started: Called when connections are accepted.
 
     When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
     """
-    server = _Server(run, options, tls)
+    server = _Server(run, settings, tls)
     async with closing(server.interrupt), trio.open_nursery() as serving:
         async with trio.open_nursery() as accepting:
             # Two nurseries: cancelling this one closes the listeners, while connections run on in the other.
@@ -110,7 +95,7 @@ async def serve_listeners(
             started()
             await shutdown()
             accepting.cancel_scope.cancel("the server is ending")
-        deadline = trio.current_time() + options.grace
+        deadline = trio.current_time() + settings["grace"]
         # The last responses are written after the grace, which a client that does not read could delay.
         serving.cancel_scope.deadline = deadline + LAST_WORDS
         await server.end(deadline)
@@ -119,19 +104,19 @@ async def serve_listeners(
 class _Server:
     """The connections of one server."""
 
-    def __init__(self, run: Run, options: SocketOptions, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, run: SocketRun, settings: SocketSettings, tls: ssl.SSLContext | None) -> None:
         self._run = run
-        self._options = options
+        self._settings = settings
         self._tls = tls
         self._ending = False
         self._count = 0
         self._handshakes: set[trio.CancelScope] = set()
-        self._sessions: set[Session] = set()
+        self._sessions: set[SocketSession] = set()
         self._interruptions: list[BaseException] = []
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve a connection from its acceptance to its end; a failure ends this connection alone."""
-        if self._ending or self._count >= self._options.max_connections:
+        if self._ending or self._count >= self._settings["max_connections"]:
             return  # trio closes it
         self._count += 1
         try:
@@ -148,7 +133,7 @@ class _Server:
 
     async def _serve(self, accepted: trio.SocketStream) -> None:
         # The TLS handshake and the first message share it: being slow in both gains a client nothing.
-        deadline = trio.current_time() + self._options.head_timeout
+        deadline = trio.current_time() + self._settings["head_timeout"]
         metadata: dict[str, Any] = {}
         stream: trio.abc.Stream = accepted
         if accepted.socket.family == AF_UNIX:
@@ -164,20 +149,20 @@ class _Server:
             if certificate := encrypted.getpeercert():
                 metadata["certificate"] = certificate
             stream = encrypted
-        sessions: list[Session] = []
+        sessions: list[SocketSession] = []
 
-        def opened(session: Session) -> None:
+        def opened(session: SocketSession) -> None:
             sessions.append(session)
             self._sessions.add(session)
             # It came when the server had begun to end, so `end` does not know it.
             if self._ending:
                 accepted.socket.close()
 
-        options = self._options
-        terms = Terms("the client", guarded=True, deadline=deadline, write_timeout=options.write_timeout)
+        settings = self._settings
+        terms = PeerTerms("the client", guarded=True, deadline=deadline, write_timeout=settings["write_timeout"])
         try:
             await self._run.serve_opening(
-                link_on_terms(stream, terms, options.max_message_size, metadata or None), opened
+                link_on_terms(stream, terms, settings["max_message_size"], metadata or None), opened
             )
         finally:
             self._sessions.difference_update(sessions)
@@ -206,9 +191,9 @@ class _Server:
             for session in self._sessions:
                 nursery.start_soon(self._end, session, deadline)
 
-    async def _end(self, session: Session, deadline: float) -> None:
+    async def _end(self, session: SocketSession, deadline: float) -> None:
         session.ending = True
-        # Outside the grace: it has a bound of its own, and listeners are told even if the grace is short.
+        # Listeners are told outside the grace: that has a bound already, and must happen even if the grace is short.
         await session.end_listening()
         with trio.CancelScope(deadline=deadline):
             await session.wait_idle()

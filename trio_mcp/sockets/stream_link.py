@@ -17,13 +17,13 @@ from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode
-from trio_mcp.jsonrpc.messages import Failure, Malformed
+from trio_mcp.jsonrpc.messages import Malformed, TransportFailure
 from trio_mcp.lines import CLOSE_GRACE, LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
-from trio_mcp.sockets.wire import Wire
+from trio_mcp.sockets.wire import DirectStream
 from trio_mcp.types.error_codes import PARSE_ERROR
 
-__all__ = ["Terms", "first_line", "link_on_terms", "stream_link"]
+__all__ = ["PeerTerms", "first_line", "link_on_terms", "stream_link"]
 
 LAST_WORDS = 10.0
 """Seconds in all for the last messages, however steadily the peer reads them. Chosen: about 600 KB, at the least speed
@@ -34,7 +34,7 @@ MOMENT = 0.5
 
 
 @attrs.frozen
-class Terms:
+class PeerTerms:
     """What is known and demanded of a peer, besides the framing.
 
     Attributes:
@@ -78,13 +78,13 @@ async def stream_link(
     check_on_trio()
     if not isinstance(stream, trio.abc.Stream):
         raise TypeError(f"expected a trio.abc.Stream, got {type(stream).__name__}")
-    async with link_on_terms(stream, Terms(), max_message_size, metadata) as link:
+    async with link_on_terms(stream, PeerTerms(), max_message_size, metadata) as link:
         yield link
 
 
 @contextlib.asynccontextmanager
 async def link_on_terms(
-    stream: trio.abc.Stream, terms: Terms, max_message_size: int, metadata: Mapping[str, Any] | None = None
+    stream: trio.abc.Stream, terms: PeerTerms, max_message_size: int, metadata: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Link]:
     """Do what `stream_link` does, for a peer of which more is known.
 
@@ -95,7 +95,7 @@ async def link_on_terms(
     async with closing(partial(trio.aclose_forcefully, stream)):
         # Inside `closing`: a cancellation that strikes here still has to close the stream.
         await trio.lowlevel.checkpoint()
-        lines = _Lines(Wire(stream, terms.write_timeout), decoder, terms, metadata)
+        lines = _Lines(DirectStream(stream, terms.write_timeout), decoder, terms, metadata)
         # Outside the nursery: its tasks use them to the end. After that, a session that still waits gets an error.
         with lines.inbound, contextlib.closing(lines.outbound):
             async with background_nursery(lines.end) as nursery:
@@ -151,7 +151,9 @@ def _not_mcp(peer: str, data: bytearray) -> TransportError:
 class _Lines:
     """The tasks between a stream and the channels of a link."""
 
-    def __init__(self, wire: Wire, decoder: LineDecoder, terms: Terms, metadata: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, wire: DirectStream, decoder: LineDecoder, terms: PeerTerms, metadata: Mapping[str, Any] | None
+    ) -> None:
         self._wire = wire
         self._decoder = decoder
         self._terms = terms
@@ -205,7 +207,7 @@ class _Lines:
             self.outbound.refuse()
             await self._wire.abort()
             # Last, because it may wait until the session makes room.
-            await hand_on(self.inbound, Failure(error))
+            await hand_on(self.inbound, TransportFailure(error))
         self.inbound.close()
 
     async def _read(self) -> None:
@@ -229,7 +231,7 @@ class _Lines:
             # From now on senders fail; they must not wait on a channel that is not emptied any more.
             self.outbound.refuse()
             self._unwritten = exc
-            # What the peer has sent before still counts.
+            # The peer's earlier messages still count.
             self._reading.deadline = trio.current_time() + MOMENT
         self._written.set()
 

@@ -9,14 +9,14 @@ import trio
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import CLOSE_GRACE, read_socket
 
-__all__ = ["Wire"]
+__all__ = ["DirectStream"]
 
 LULL = 0.05
 """Seconds without a byte after which no more is expected of the peer. Chosen: what it sent before this side ended has
 nearly always arrived already."""
 
 
-class Wire:
+class DirectStream:
     """A stream: read and written with few steps if it is a socket, and closed in one direction first if it can be.
 
     Args:

@@ -23,7 +23,7 @@ from trio_mcp.convert import call_back
 from trio_mcp.errors import TransportError
 from trio_mcp.lines import PipeReader
 from trio_mcp.stdio.parameters import StderrSink, StdioServerParameters, default_environment
-from trio_mcp.stdio.probing import PROBING, Held
+from trio_mcp.stdio.probing import PROBING, HeldOutput
 
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
 
@@ -64,7 +64,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # A group of its own: signals reach its descendants too, and a Ctrl-C in our terminal does not reach it.
+            # In a separate group its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -263,15 +263,15 @@ class StderrCopier:
         self._sink = sink
         self._before = b"" if label is None else f"[{label}] ".encode()
         # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
-        self._pending, self._taken = trio.open_memory_channel[bytes | Held](PENDING)
+        self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False
         # What is held back until the client knows the server's era.
-        self._held = Held(self._catch_up)
+        self._held = HeldOutput(self._catch_up)
         probing = PROBING.get()
         if sink == "discard" or probing is None or not probing.hold(self._held):
             self._held.release()
-        # A limiter of its own: threads that wait for a slow terminal must not use up trio's default limit.
+        # Threads that wait for a slow terminal must not use up trio's default limit.
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:
@@ -341,7 +341,7 @@ class StderrCopier:
             lines: list[bytes] = []
             # All lines that wait go in one write; a callback gets them one by one.
             for each in (first, *(_waiting(self._taken) if self._sink == "inherit" else ())):
-                if isinstance(each, Held):
+                if isinstance(each, HeldOutput):
                     await self._show(lines)
                     await each.over.wait()
                     lines, each.lines = each.lines, []
@@ -383,7 +383,7 @@ def _pieces(line: bytes) -> Iterator[bytes]:
     yield line
 
 
-def _waiting(taken: trio.MemoryReceiveChannel[bytes | Held]) -> Iterator[bytes | Held]:
+def _waiting(taken: trio.MemoryReceiveChannel[bytes | HeldOutput]) -> Iterator[bytes | HeldOutput]:
     try:
         while True:
             yield taken.receive_nowait()

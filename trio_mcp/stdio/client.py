@@ -14,7 +14,7 @@ from trio_mcp._platform import check_pipes
 from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
-from trio_mcp.jsonrpc.messages import Failure
+from trio_mcp.jsonrpc.messages import TransportFailure
 from trio_mcp.lines import LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
@@ -116,7 +116,8 @@ class _Connection:
     async def _reap(self) -> None:
         await self._child.wait()
         self._something_ended.set()
-        # What an exited server leaves behind serves no one. It is ended now, while the group's number is still its own.
+        # The processes that an exited server leaves behind serve no one. They are ended now, while the group's number
+        # is still its own.
         await self._child.end(self._params.shutdown_grace)
 
     async def _tell_of_the_end(self) -> None:
@@ -131,7 +132,7 @@ class _Connection:
             await self._output_ended.wait()
             with trio.move_on_after(EXIT_MOMENT):  # the callback for standard error may be slow
                 await self._stderr.ended.wait()
-        await hand_on(self.inbound, Failure(self._cause()))
+        await hand_on(self.inbound, TransportFailure(self._cause()))
         self.inbound.close()
 
     def _cause(self) -> TransportError:

@@ -14,7 +14,7 @@ __all__ = ["StderrSink", "StdioServerParameters", "default_environment"]
 
 StderrSink: TypeAlias = Literal["inherit", "discard"] | Callable[[str], Awaitable[object] | object]
 
-# What a program needs to find its files and use the user's language; none of these holds a secret. The list is that of
+# A program needs these to find its files and use the user's language; none of them holds a secret. The list is that of
 # the official SDKs for POSIX, with the locale, TMPDIR and TZ added.
 SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 

@@ -14,7 +14,7 @@ import trio
 
 from trio_mcp._log import logger
 
-__all__ = ["PROBING", "Held", "Probing"]
+__all__ = ["PROBING", "HeldOutput", "Probing"]
 
 PROBE = b"server/discover"
 
@@ -22,7 +22,7 @@ MAX_HELD = 64 * 1024
 """Bytes that are held back. Chosen: nine times what the official Python SDK 1.30 prints about the probe."""
 
 
-class Held:
+class HeldOutput:
     """What one server prints, from the first lines about the probe until its era is known.
 
     Args:
@@ -81,10 +81,10 @@ class Probing:
     """A client's search for the era of its server."""
 
     def __init__(self) -> None:
-        self._held: list[Held] = []
+        self._held: list[HeldOutput] = []
         self._over = False
 
-    def hold(self, held: Held) -> bool:
+    def hold(self, held: HeldOutput) -> bool:
         """Take lines to decide about; return False if the era is known."""
         if not self._over:
             self._held.append(held)

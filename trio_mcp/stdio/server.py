@@ -20,7 +20,7 @@ from trio_mcp._platform import check_pipes
 from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
-from trio_mcp.jsonrpc.messages import Failure
+from trio_mcp.jsonrpc.messages import TransportFailure
 from trio_mcp.lines import CLOSE_GRACE, LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.stdio.standard_streams import private_streams
@@ -84,11 +84,12 @@ async def stdio_server(
 
         async def lose(what: str, exc: trio.BrokenResourceError) -> None:
             cause = exc.__cause__ or exc
-            gone = isinstance(cause, ConnectionError)  # EPIPE and the like: a client may leave at any time
+            gone = isinstance(cause, ConnectionError)  # EPIPE, for example: a client may leave at any time
             if not gone:
                 failures.append(TransportError(f"{what}: {cause}"))
             await hand_on(
-                inbound, Failure(TransportError(f"{'the client has closed its end' if gone else what}: {cause}"))
+                inbound,
+                TransportFailure(TransportError(f"{'the client has closed its end' if gone else what}: {cause}")),
             )
             inbound.close()
             deserted()

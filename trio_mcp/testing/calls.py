@@ -81,7 +81,7 @@ class CallRecorder:
         try:
             result = await call_next()
         except BaseException as exc:
-            # What a round before it has asked is not what became of the request.
+            # Questions of an earlier round are not the outcome of the request.
             call.error, call.result = exc, None
             raise
         call.result = copy.deepcopy(result)
@@ -94,7 +94,7 @@ class CallRecorder:
         first = {key: value for key, value in params.items() if key not in _ROUND}
         for call in reversed(self.calls):
             result = call.result or {}
-            # Its state is the server's, so two calls of the same are told apart by it.
+            # The state is the server's, so it distinguishes two calls that are otherwise equal.
             if result.get("resultType") == INPUT_REQUIRED and result.get("requestState") == params.get("requestState"):
                 before = {key: value for key, value in call.params.items() if key not in _ROUND}
                 if (call.method, before) == (method, first):

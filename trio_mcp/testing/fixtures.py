@@ -9,7 +9,8 @@ from typing import Any, Unpack, cast
 import pytest_trio  # type: ignore[import-untyped]
 
 from trio_mcp._keywords import refuse_unknown
-from trio_mcp.client.client import Client, ClientOptions
+from trio_mcp.client.client import Client
+from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target
 
 __all__ = ["client_fixture"]

@@ -5,163 +5,333 @@ that it uses. The keys of ``_meta`` stay in :mod:`trio_mcp.types.meta`, because 
 only beside that module's name.
 """
 
-# The imports below are for type checkers only; at run time `__getattr__` does their work.
-# ruff: noqa: F403
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+# One import for each module; isort would write one for each name.
+# ruff: noqa: I001
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trio_mcp.types import meta as meta
     from trio_mcp.types._base import WireModel as WireModel
-    from trio_mcp.types.bases import *
-    from trio_mcp.types.capabilities import *
-    from trio_mcp.types.common import *
-    from trio_mcp.types.completion import *
-    from trio_mcp.types.content import *
-    from trio_mcp.types.elicitation import *
-    from trio_mcp.types.envelopes import *
-    from trio_mcp.types.error_codes import *
-    from trio_mcp.types.icons import *
-    from trio_mcp.types.input_required import *
-    from trio_mcp.types.lifecycle import *
-    from trio_mcp.types.methods import *
-    from trio_mcp.types.notices import *
-    from trio_mcp.types.prompts import *
-    from trio_mcp.types.resources import *
-    from trio_mcp.types.roots import *
-    from trio_mcp.types.sampling import *
-    from trio_mcp.types.subscriptions import *
-    from trio_mcp.types.task_support import *
-    from trio_mcp.types.tasks import *
-    from trio_mcp.types.tool_messages import *
-    from trio_mcp.types.tools import *
-    from trio_mcp.types.unions import *
-    from trio_mcp.types.versions import *
+    from trio_mcp.types.bases import (
+        Annotations as Annotations,
+        BaseMetadata as BaseMetadata,
+        CacheablePage as CacheablePage,
+        CacheableResult as CacheableResult,
+        EmbeddableRequestMessage as EmbeddableRequestMessage,
+        EmptyResult as EmptyResult,
+        Icons as Icons,
+        InputResponseRequestParams as InputResponseRequestParams,
+        AnyNotification as AnyNotification,
+        NotificationMessage as NotificationMessage,
+        NotificationParams as NotificationParams,
+        PaginatedRequest as PaginatedRequest,
+        PaginatedRequestParams as PaginatedRequestParams,
+        PaginatedResult as PaginatedResult,
+        AnyRequest as AnyRequest,
+        RequestMessage as RequestMessage,
+        RequestParams as RequestParams,
+        Result as Result,
+    )
+    from trio_mcp.types.capabilities import (
+        ClientCapabilities as ClientCapabilities,
+        ElicitationCapability as ElicitationCapability,
+        PromptsCapability as PromptsCapability,
+        ResourcesCapability as ResourcesCapability,
+        RootsCapability as RootsCapability,
+        SamplingCapability as SamplingCapability,
+        ServerCapabilities as ServerCapabilities,
+        ToolsCapability as ToolsCapability,
+    )
+    from trio_mcp.types.common import (
+        CacheScope as CacheScope,
+        Cursor as Cursor,
+        Described as Described,
+        Icon as Icon,
+        IconTheme as IconTheme,
+        Implementation as Implementation,
+        JSONArray as JSONArray,
+        JSONObject as JSONObject,
+        JSONValue as JSONValue,
+        LoggingLevel as LoggingLevel,
+        ProgressToken as ProgressToken,
+        RequestId as RequestId,
+        ResultType as ResultType,
+        Role as Role,
+    )
+    from trio_mcp.types.completion import (
+        CompleteRequest as CompleteRequest,
+        CompleteRequestParams as CompleteRequestParams,
+        CompleteResult as CompleteResult,
+        Completion as Completion,
+        CompletionArgument as CompletionArgument,
+        CompletionContext as CompletionContext,
+        PromptReference as PromptReference,
+        ResourceReference as ResourceReference,
+        ResourceTemplateReference as ResourceTemplateReference,
+    )
+    from trio_mcp.types.content import (
+        AudioContent as AudioContent,
+        ContentBlock as ContentBlock,
+        EmbeddedResource as EmbeddedResource,
+        ImageContent as ImageContent,
+        ResourceLink as ResourceLink,
+        SamplingMessageContentBlock as SamplingMessageContentBlock,
+        TextContent as TextContent,
+        ToolResultContent as ToolResultContent,
+        ToolUseContent as ToolUseContent,
+    )
+    from trio_mcp.types.elicitation import (
+        BooleanSchema as BooleanSchema,
+        ElicitAction as ElicitAction,
+        ElicitRequest as ElicitRequest,
+        ElicitRequestFormParams as ElicitRequestFormParams,
+        ElicitRequestParams as ElicitRequestParams,
+        ElicitRequestURLParams as ElicitRequestURLParams,
+        ElicitResult as ElicitResult,
+        ElicitationCompleteNotification as ElicitationCompleteNotification,
+        ElicitationCompleteNotificationParams as ElicitationCompleteNotificationParams,
+        EnumOption as EnumOption,
+        EnumSchema as EnumSchema,
+        LegacyTitledEnumSchema as LegacyTitledEnumSchema,
+        MultiSelectEnumSchema as MultiSelectEnumSchema,
+        NumberSchema as NumberSchema,
+        PrimitiveSchemaDefinition as PrimitiveSchemaDefinition,
+        RequestedSchema as RequestedSchema,
+        SingleSelectEnumSchema as SingleSelectEnumSchema,
+        StringSchema as StringSchema,
+        TitledItems as TitledItems,
+        TitledMultiSelectEnumSchema as TitledMultiSelectEnumSchema,
+        TitledSingleSelectEnumSchema as TitledSingleSelectEnumSchema,
+        UntitledItems as UntitledItems,
+        UntitledMultiSelectEnumSchema as UntitledMultiSelectEnumSchema,
+        UntitledSingleSelectEnumSchema as UntitledSingleSelectEnumSchema,
+    )
+    from trio_mcp.types.envelopes import (
+        CallToolResultResponse as CallToolResultResponse,
+        CompleteResultResponse as CompleteResultResponse,
+        DiscoverResultResponse as DiscoverResultResponse,
+        ElicitationRequiredErrorData as ElicitationRequiredErrorData,
+        Error as Error,
+        ErrorData as ErrorData,
+        GetPromptResultResponse as GetPromptResultResponse,
+        HeaderMismatchError as HeaderMismatchError,
+        HeaderMismatchErrorObject as HeaderMismatchErrorObject,
+        InternalError as InternalError,
+        InvalidParamsError as InvalidParamsError,
+        InvalidRequestError as InvalidRequestError,
+        JSONRPCBatchRequest as JSONRPCBatchRequest,
+        JSONRPCBatchResponse as JSONRPCBatchResponse,
+        JSONRPCError as JSONRPCError,
+        JSONRPCErrorResponse as JSONRPCErrorResponse,
+        JSONRPCMessage as JSONRPCMessage,
+        JSONRPCNotification as JSONRPCNotification,
+        JSONRPCRequest as JSONRPCRequest,
+        JSONRPCResponse as JSONRPCResponse,
+        JSONRPCResultResponse as JSONRPCResultResponse,
+        ListPromptsResultResponse as ListPromptsResultResponse,
+        ListResourceTemplatesResultResponse as ListResourceTemplatesResultResponse,
+        ListResourcesResultResponse as ListResourcesResultResponse,
+        ListToolsResultResponse as ListToolsResultResponse,
+        MethodNotFoundError as MethodNotFoundError,
+        MissingRequiredClientCapabilityError as MissingRequiredClientCapabilityError,
+        MissingRequiredClientCapabilityErrorData as MissingRequiredClientCapabilityErrorData,
+        MissingRequiredClientCapabilityErrorObject as MissingRequiredClientCapabilityErrorObject,
+        ParseError as ParseError,
+        ReadResourceResultResponse as ReadResourceResultResponse,
+        SubscriptionsListenResultResponse as SubscriptionsListenResultResponse,
+        URLElicitationRequiredError as URLElicitationRequiredError,
+        URLElicitationRequiredErrorObject as URLElicitationRequiredErrorObject,
+        UnsupportedProtocolVersionError as UnsupportedProtocolVersionError,
+        UnsupportedProtocolVersionErrorData as UnsupportedProtocolVersionErrorData,
+        UnsupportedProtocolVersionErrorObject as UnsupportedProtocolVersionErrorObject,
+    )
+    from trio_mcp.types.error_codes import (
+        HEADER_MISMATCH as HEADER_MISMATCH,
+        INTERNAL_ERROR as INTERNAL_ERROR,
+        INVALID_PARAMS as INVALID_PARAMS,
+        INVALID_REQUEST as INVALID_REQUEST,
+        METHOD_NOT_FOUND as METHOD_NOT_FOUND,
+        MISSING_REQUIRED_CLIENT_CAPABILITY as MISSING_REQUIRED_CLIENT_CAPABILITY,
+        OVERLOADED as OVERLOADED,
+        PARSE_ERROR as PARSE_ERROR,
+        RESOURCE_NOT_FOUND_LEGACY as RESOURCE_NOT_FOUND_LEGACY,
+        UNSUPPORTED_PROTOCOL_VERSION as UNSUPPORTED_PROTOCOL_VERSION,
+        URL_ELICITATION_REQUIRED as URL_ELICITATION_REQUIRED,
+    )
+    from trio_mcp.types.icons import (
+        RASTER_TYPES as RASTER_TYPES,
+        checked_icons as checked_icons,
+        decode_icon as decode_icon,
+        icon_problem as icon_problem,
+        image_type as image_type,
+        pick_icon as pick_icon,
+    )
+    from trio_mcp.types.input_required import (
+        INPUT_REQUIRED as INPUT_REQUIRED,
+        InputRequest as InputRequest,
+        InputRequests as InputRequests,
+        InputRequiredResult as InputRequiredResult,
+        InputResponse as InputResponse,
+        InputResponses as InputResponses,
+        input_response_from_wire as input_response_from_wire,
+    )
+    from trio_mcp.types.lifecycle import (
+        CancelledNotification as CancelledNotification,
+        CancelledNotificationParams as CancelledNotificationParams,
+        DiscoverRequest as DiscoverRequest,
+        DiscoverResult as DiscoverResult,
+        InitializeRequest as InitializeRequest,
+        InitializeRequestParams as InitializeRequestParams,
+        InitializeResult as InitializeResult,
+        InitializedNotification as InitializedNotification,
+        PingRequest as PingRequest,
+    )
+    from trio_mcp.types.methods import (
+        Lane as Lane,
+        MethodFacts as MethodFacts,
+        MethodSpec as MethodSpec,
+        Sender as Sender,
+        facts_of as facts_of,
+        method_spec as method_spec,
+        methods_of as methods_of,
+    )
+    from trio_mcp.types.notices import (
+        LoggingMessageNotification as LoggingMessageNotification,
+        LoggingMessageNotificationParams as LoggingMessageNotificationParams,
+        ProgressNotification as ProgressNotification,
+        ProgressNotificationParams as ProgressNotificationParams,
+        SetLevelRequest as SetLevelRequest,
+        SetLevelRequestParams as SetLevelRequestParams,
+    )
+    from trio_mcp.types.prompts import (
+        GetPromptRequest as GetPromptRequest,
+        GetPromptRequestParams as GetPromptRequestParams,
+        GetPromptResult as GetPromptResult,
+        ListPromptsRequest as ListPromptsRequest,
+        ListPromptsResult as ListPromptsResult,
+        Prompt as Prompt,
+        PromptArgument as PromptArgument,
+        PromptListChangedNotification as PromptListChangedNotification,
+        PromptMessage as PromptMessage,
+    )
+    from trio_mcp.types.resources import (
+        BlobResourceContents as BlobResourceContents,
+        ListResourceTemplatesRequest as ListResourceTemplatesRequest,
+        ListResourceTemplatesResult as ListResourceTemplatesResult,
+        ListResourcesRequest as ListResourcesRequest,
+        ListResourcesResult as ListResourcesResult,
+        ReadResourceRequest as ReadResourceRequest,
+        ReadResourceRequestParams as ReadResourceRequestParams,
+        ReadResourceResult as ReadResourceResult,
+        Resource as Resource,
+        ResourceContents as ResourceContents,
+        ResourceListChangedNotification as ResourceListChangedNotification,
+        ResourceRequestParams as ResourceRequestParams,
+        ResourceTemplate as ResourceTemplate,
+        ResourceUpdatedNotification as ResourceUpdatedNotification,
+        ResourceUpdatedNotificationParams as ResourceUpdatedNotificationParams,
+        TextResourceContents as TextResourceContents,
+    )
+    from trio_mcp.types.roots import (
+        ListRootsRequest as ListRootsRequest,
+        ListRootsRequestParams as ListRootsRequestParams,
+        ListRootsResult as ListRootsResult,
+        Root as Root,
+        RootsListChangedNotification as RootsListChangedNotification,
+    )
+    from trio_mcp.types.sampling import (
+        CreateMessageRequest as CreateMessageRequest,
+        CreateMessageRequestParams as CreateMessageRequestParams,
+        CreateMessageResult as CreateMessageResult,
+        IncludeContext as IncludeContext,
+        ModelHint as ModelHint,
+        ModelPreferences as ModelPreferences,
+        SamplingMessage as SamplingMessage,
+        ToolChoice as ToolChoice,
+    )
+    from trio_mcp.types.subscriptions import (
+        SubscribeRequest as SubscribeRequest,
+        SubscribeRequestParams as SubscribeRequestParams,
+        SubscriptionFilter as SubscriptionFilter,
+        SubscriptionsAcknowledgedNotification as SubscriptionsAcknowledgedNotification,
+        SubscriptionsAcknowledgedNotificationParams as SubscriptionsAcknowledgedNotificationParams,
+        SubscriptionsListenRequest as SubscriptionsListenRequest,
+        SubscriptionsListenRequestParams as SubscriptionsListenRequestParams,
+        SubscriptionsListenResult as SubscriptionsListenResult,
+        UnsubscribeRequest as UnsubscribeRequest,
+        UnsubscribeRequestParams as UnsubscribeRequestParams,
+    )
+    from trio_mcp.types.task_support import (
+        ClientTasksCapability as ClientTasksCapability,
+        ClientTasksRequestsCapability as ClientTasksRequestsCapability,
+        ServerTasksCapability as ServerTasksCapability,
+        ServerTasksRequestsCapability as ServerTasksRequestsCapability,
+        TaskMetadata as TaskMetadata,
+        TasksElicitationCapability as TasksElicitationCapability,
+        TasksSamplingCapability as TasksSamplingCapability,
+        TasksToolsCapability as TasksToolsCapability,
+    )
+    from trio_mcp.types.tasks import (
+        CancelTaskRequest as CancelTaskRequest,
+        CancelTaskRequestParams as CancelTaskRequestParams,
+        CancelTaskResult as CancelTaskResult,
+        CreateTaskResult as CreateTaskResult,
+        GetTaskPayloadRequest as GetTaskPayloadRequest,
+        GetTaskPayloadRequestParams as GetTaskPayloadRequestParams,
+        GetTaskPayloadResult as GetTaskPayloadResult,
+        GetTaskRequest as GetTaskRequest,
+        GetTaskRequestParams as GetTaskRequestParams,
+        GetTaskResult as GetTaskResult,
+        ListTasksRequest as ListTasksRequest,
+        ListTasksResult as ListTasksResult,
+        RelatedTaskMetadata as RelatedTaskMetadata,
+        Task as Task,
+        TaskAugmentedRequestParams as TaskAugmentedRequestParams,
+        TaskRequestParams as TaskRequestParams,
+        TaskStatus as TaskStatus,
+        TaskStatusNotification as TaskStatusNotification,
+        TaskStatusNotificationParams as TaskStatusNotificationParams,
+    )
+    from trio_mcp.types.tool_messages import (
+        CallToolRequest as CallToolRequest,
+        CallToolRequestParams as CallToolRequestParams,
+        CallToolResult as CallToolResult,
+        ListToolsRequest as ListToolsRequest,
+        ListToolsResult as ListToolsResult,
+        ToolListChangedNotification as ToolListChangedNotification,
+    )
+    from trio_mcp.types.tools import (
+        TaskSupport as TaskSupport,
+        Tool as Tool,
+        ToolAnnotations as ToolAnnotations,
+        ToolExecution as ToolExecution,
+    )
+    from trio_mcp.types.unions import (
+        Annotated as Annotated,
+        ClientNotification as ClientNotification,
+        ClientRequest as ClientRequest,
+        ClientResult as ClientResult,
+        MetaObject as MetaObject,
+        NotificationMetaObject as NotificationMetaObject,
+        RequestMetaObject as RequestMetaObject,
+        ResultMetaObject as ResultMetaObject,
+        ServerNotification as ServerNotification,
+        ServerRequest as ServerRequest,
+        ServerResult as ServerResult,
+        SubscriptionsListenResultMetaObject as SubscriptionsListenResultMetaObject,
+    )
+    from trio_mcp.types.versions import (
+        Era as Era,
+        LATEST as LATEST,
+        LATEST_LEGACY as LATEST_LEGACY,
+        LATEST_MODERN as LATEST_MODERN,
+        LEGACY_REVISIONS as LEGACY_REVISIONS,
+        MODERN_REVISIONS as MODERN_REVISIONS,
+        REVISIONS as REVISIONS,
+        at_least as at_least,
+        era_of as era_of,
+    )
+else:
+    from trio_mcp._door import open_door
 
-# The same names once more, for `__getattr__`. A test checks that the two agree with each other and with each module's
-# `__all__`.
-_NAMES: Final = {
-    "_base": "WireModel",
-    "bases": (
-        "Annotations BaseMetadata CacheablePage CacheableResult EmbeddableRequestMessage EmptyResult Icons "
-        "InputResponseRequestParams Notification NotificationMessage NotificationParams PaginatedRequest "
-        "PaginatedRequestParams PaginatedResult Request RequestMessage RequestParams Result"
-    ),
-    "capabilities": (
-        "ClientCapabilities ElicitationCapability PromptsCapability ResourcesCapability RootsCapability "
-        "SamplingCapability ServerCapabilities ToolsCapability"
-    ),
-    "common": (
-        "CacheScope Cursor Described Icon IconTheme Implementation JSONArray JSONObject JSONValue LoggingLevel "
-        "ProgressToken RequestId ResultType Role"
-    ),
-    "completion": (
-        "CompleteRequest CompleteRequestParams CompleteResult Completion CompletionArgument CompletionContext "
-        "PromptReference ResourceReference ResourceTemplateReference"
-    ),
-    "content": (
-        "AudioContent ContentBlock EmbeddedResource ImageContent ResourceLink SamplingMessageContentBlock "
-        "TextContent ToolResultContent ToolUseContent"
-    ),
-    "elicitation": (
-        "BooleanSchema ElicitAction ElicitRequest ElicitRequestFormParams ElicitRequestParams "
-        "ElicitRequestURLParams ElicitResult ElicitationCompleteNotification ElicitationCompleteNotificationParams "
-        "EnumOption EnumSchema LegacyTitledEnumSchema MultiSelectEnumSchema NumberSchema PrimitiveSchemaDefinition "
-        "RequestedSchema SingleSelectEnumSchema StringSchema TitledItems TitledMultiSelectEnumSchema "
-        "TitledSingleSelectEnumSchema UntitledItems UntitledMultiSelectEnumSchema UntitledSingleSelectEnumSchema"
-    ),
-    "envelopes": (
-        "CallToolResultResponse CompleteResultResponse DiscoverResultResponse ElicitationRequiredErrorData Error "
-        "ErrorData GetPromptResultResponse HeaderMismatchError HeaderMismatchErrorObject InternalError "
-        "InvalidParamsError InvalidRequestError JSONRPCBatchRequest JSONRPCBatchResponse JSONRPCError "
-        "JSONRPCErrorResponse JSONRPCMessage JSONRPCNotification JSONRPCRequest JSONRPCResponse "
-        "JSONRPCResultResponse ListPromptsResultResponse ListResourceTemplatesResultResponse "
-        "ListResourcesResultResponse ListToolsResultResponse MethodNotFoundError "
-        "MissingRequiredClientCapabilityError MissingRequiredClientCapabilityErrorData "
-        "MissingRequiredClientCapabilityErrorObject ParseError ReadResourceResultResponse "
-        "SubscriptionsListenResultResponse URLElicitationRequiredError URLElicitationRequiredErrorObject "
-        "UnsupportedProtocolVersionError UnsupportedProtocolVersionErrorData UnsupportedProtocolVersionErrorObject"
-    ),
-    "error_codes": (
-        "HEADER_MISMATCH INTERNAL_ERROR INVALID_PARAMS INVALID_REQUEST METHOD_NOT_FOUND "
-        "MISSING_REQUIRED_CLIENT_CAPABILITY OVERLOADED PARSE_ERROR RESOURCE_NOT_FOUND_LEGACY "
-        "UNSUPPORTED_PROTOCOL_VERSION URL_ELICITATION_REQUIRED"
-    ),
-    "icons": "RASTER_TYPES checked_icons decode_icon icon_problem image_type pick_icon",
-    "input_required": (
-        "INPUT_REQUIRED InputRequest InputRequests InputRequiredResult InputResponse InputResponses "
-        "input_response_from_wire"
-    ),
-    "lifecycle": (
-        "CancelledNotification CancelledNotificationParams DiscoverRequest DiscoverResult InitializeRequest "
-        "InitializeRequestParams InitializeResult InitializedNotification PingRequest"
-    ),
-    "methods": "Lane MethodFacts MethodSpec Sender facts_of method_spec methods_of",
-    "notices": (
-        "LoggingMessageNotification LoggingMessageNotificationParams ProgressNotification "
-        "ProgressNotificationParams SetLevelRequest SetLevelRequestParams"
-    ),
-    "prompts": (
-        "GetPromptRequest GetPromptRequestParams GetPromptResult ListPromptsRequest ListPromptsResult Prompt "
-        "PromptArgument PromptListChangedNotification PromptMessage"
-    ),
-    "resources": (
-        "BlobResourceContents ListResourceTemplatesRequest ListResourceTemplatesResult ListResourcesRequest "
-        "ListResourcesResult ReadResourceRequest ReadResourceRequestParams ReadResourceResult Resource "
-        "ResourceContents ResourceListChangedNotification ResourceRequestParams ResourceTemplate "
-        "ResourceUpdatedNotification ResourceUpdatedNotificationParams TextResourceContents"
-    ),
-    "roots": "ListRootsRequest ListRootsRequestParams ListRootsResult Root RootsListChangedNotification",
-    "sampling": (
-        "CreateMessageRequest CreateMessageRequestParams CreateMessageResult IncludeContext ModelHint "
-        "ModelPreferences SamplingMessage ToolChoice"
-    ),
-    "subscriptions": (
-        "SubscribeRequest SubscribeRequestParams SubscriptionFilter SubscriptionsAcknowledgedNotification "
-        "SubscriptionsAcknowledgedNotificationParams SubscriptionsListenRequest SubscriptionsListenRequestParams "
-        "SubscriptionsListenResult UnsubscribeRequest UnsubscribeRequestParams"
-    ),
-    "task_support": (
-        "ClientTasksCapability ClientTasksRequestsCapability ServerTasksCapability ServerTasksRequestsCapability "
-        "TaskMetadata TasksElicitationCapability TasksSamplingCapability TasksToolsCapability"
-    ),
-    "tasks": (
-        "CancelTaskRequest CancelTaskRequestParams CancelTaskResult CreateTaskResult GetTaskPayloadRequest "
-        "GetTaskPayloadRequestParams GetTaskPayloadResult GetTaskRequest GetTaskRequestParams GetTaskResult "
-        "ListTasksRequest ListTasksResult RelatedTaskMetadata Task TaskAugmentedRequestParams TaskRequestParams "
-        "TaskStatus TaskStatusNotification TaskStatusNotificationParams"
-    ),
-    "tool_messages": (
-        "CallToolRequest CallToolRequestParams CallToolResult ListToolsRequest ListToolsResult "
-        "ToolListChangedNotification"
-    ),
-    "tools": "TaskSupport Tool ToolAnnotations ToolExecution",
-    "unions": (
-        "Annotated ClientNotification ClientRequest ClientResult MetaObject NotificationMetaObject "
-        "RequestMetaObject ResultMetaObject ServerNotification ServerRequest ServerResult "
-        "SubscriptionsListenResultMetaObject"
-    ),
-    "versions": "Era LATEST LATEST_LEGACY LATEST_MODERN LEGACY_REVISIONS MODERN_REVISIONS REVISIONS at_least era_of",
-}
-_MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = ("meta", *_MODULE_OF)
-
-
-# Type checkers must not see `__getattr__`, or a misspelt name would pass as Any.
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name == "meta":
-            return importlib.import_module("trio_mcp.types.meta")
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-        # Python calls `__getattr__` for missing names only, so from now on the name costs nothing.
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __all__, __getattr__, __dir__ = open_door(__name__)

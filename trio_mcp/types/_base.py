@@ -31,7 +31,7 @@ Number = Annotated[int, Strict()] | Annotated[float, Strict()]
 # when it validates.
 _SPAN_KEY = "revisions"
 
-# For each field: its name, its wire name, how its value is converted, and what becomes of None.
+# A row for each field: its name, its wire name, how its value is converted, and what becomes of None.
 _Plan = tuple[tuple[str, str, int, int], ...]
 
 
@@ -166,7 +166,7 @@ class WireModel(BaseModel):
         Raises:
             pydantic.ValidationError: If the data does not match this model.
         """
-        # Not by name: `is_error` from a peer is an unknown field, not `isError`.
+        # Fields are not populated by name: `is_error` from a peer is an unknown field, not `isError`.
         return cls.model_validate(data, by_alias=True, by_name=False)
 
 

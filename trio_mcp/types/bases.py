@@ -12,6 +12,8 @@ from trio_mcp.types.common import CacheScope, Cursor, ReadableIcons, RequestId, 
 
 __all__ = [
     "Annotations",
+    "AnyNotification",
+    "AnyRequest",
     "BaseMetadata",
     "CacheablePage",
     "CacheableResult",
@@ -19,13 +21,11 @@ __all__ = [
     "EmptyResult",
     "Icons",
     "InputResponseRequestParams",
-    "Notification",
     "NotificationMessage",
     "NotificationParams",
     "PaginatedRequest",
     "PaginatedRequestParams",
     "PaginatedResult",
-    "Request",
     "RequestMessage",
     "RequestParams",
     "Result",
@@ -91,7 +91,7 @@ class NotificationParams(WireModel):
     meta: dict[str, Any] | None = None
 
 
-class Request(WireModel):
+class AnyRequest(WireModel):
     """The method and parameters of any request."""
 
     method: str
@@ -127,7 +127,7 @@ class PaginatedRequest(WireModel):
     id: RequestId | None = since("2025-11-25", required=True)
 
 
-class Notification(WireModel):
+class AnyNotification(WireModel):
     """The method and parameters of any notification."""
 
     method: str

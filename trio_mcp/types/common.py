@@ -34,7 +34,7 @@ LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical"
 IconTheme = Literal["light", "dark"]
 # Opaque: clients must not parse a cursor, or make one up.
 Cursor = str
-# Not a Literal: extensions may add types to "complete" and "input_required".
+# A Literal would be too narrow: extensions may add types to "complete" and "input_required".
 ResultType = str
 INPUT_REQUIRED: Final = "input_required"
 

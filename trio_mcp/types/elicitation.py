@@ -140,7 +140,8 @@ class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 
 def _kind(schema: Any) -> str:
     """Return the tag of the field's class for the union below."""
-    # By hand: pydantic discriminates by the value of one key, and these classes differ in which keys they have.
+    # The classes are told apart by hand: pydantic discriminates by the value of one key, and these differ in which keys
+    # they have.
     if isinstance(schema, WireModel):
         return type(schema).__name__
     if not isinstance(schema, dict):
@@ -178,7 +179,7 @@ PrimitiveSchemaDefinition = Annotated[
     | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
     | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
     | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")]
-    # Some servers use `anyOf` and the like; such a field is kept as plain data, for a callback that can show it.
+    # Some servers use `anyOf` or similar; such a field is kept as plain data, for a callback that can show it.
     | Annotated[dict[str, Any], Tag("other")],
     Discriminator(_kind),
 ]

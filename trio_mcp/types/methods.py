@@ -371,7 +371,7 @@ class _Facts(dict[str, MethodFacts]):
 _FACTS: Final = _Facts(
     {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
     | {
-        # Not repeatable: over HTTP a second one would open a second session.
+        # It is not repeatable: over HTTP a second one would open a second session.
         "initialize": MethodFacts("priority", opening=True, handshake=True),
         "notifications/cancelled": MethodFacts(repeatable=True),
         "notifications/initialized": MethodFacts(repeatable=True, opening=True),

@@ -107,7 +107,7 @@ class GetTaskPayloadRequest(RequestMessage, only="2025-11-25"):
     params: TaskRequestParams
 
 
-# Has no fields of its own, as unknown fields survive in every model.
+# It declares no fields, as unknown fields survive in every model.
 class GetTaskPayloadResult(Result, only="2025-11-25"):
     """The result of a task, with the fields that the result of the original request would have had."""
 

@@ -18,7 +18,7 @@ from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
 from trio_mcp._checks import (
-    Filled,
+    FilledText,
     as_written,
     check_count,
     check_headers,
@@ -43,13 +43,13 @@ answer."""
 
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
 
-# What the handshake itself sends (RFC 6455, section 4.1).
+# The fields that the handshake itself sends (RFC 6455, section 4.1).
 OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encoding")
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2}) ")
 _TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503: "busy"}
 
-# What a server answers that has no WebSocket at this URL: most likely it speaks HTTP there.
+# The statuses of a server that has no WebSocket at this URL: most likely it speaks HTTP there.
 _TROUBLES |= dict.fromkeys((200, 400, 404, 405, 406, 415, 426, 501), "not_websocket")
 
 
@@ -147,7 +147,7 @@ class _Target:
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # Without the query, which may hold a secret.
-        secret = isinstance(url, Filled)
+        secret = isinstance(url, FilledText)
         self.shown = as_written(url).partition("?")[0] if secret else f"{parts.scheme}://{named}{parts.path}"
         self._where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
 
@@ -179,7 +179,7 @@ class _Target:
         """
         if isinstance(stream, trio.SSLStream):
             try:
-                # Not left to the first write: trio-websocket would make a bad certificate a closed connection.
+                # The first write would be too late: trio-websocket would make a bad certificate a closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
                 raise TransportError(

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from wsproto.frame_protocol import CloseReason
 
-__all__ = ["BURST", "Fault", "Frames", "too_big"]
+__all__ = ["BURST", "CloseCause", "Frames", "too_big"]
 
 BURST: Final = 64
 """Frames that are parsed before other tasks run (chosen)."""
@@ -21,7 +21,7 @@ LEAST_FRAGMENT: Final = 256
 """Bytes that further ones must have on average (chosen): each frame costs time and memory of its own."""
 
 
-class Fault(NamedTuple):
+class CloseCause(NamedTuple):
     """Why one side gives a WebSocket up, as the other side is told (RFC 6455, section 7.4).
 
     Attributes:
@@ -33,9 +33,9 @@ class Fault(NamedTuple):
     reason: str
 
 
-def too_big(limit: int) -> Fault:
+def too_big(limit: int) -> CloseCause:
     """Return the fault of a message that is longer than the limit."""
-    return Fault(CloseReason.MESSAGE_TOO_BIG, f"a message that is longer than max_message_size={limit}")
+    return CloseCause(CloseReason.MESSAGE_TOO_BIG, f"a message that is longer than max_message_size={limit}")
 
 
 class Frames:
@@ -75,7 +75,7 @@ class Frames:
         self._open = False  # the last frame of the message has not begun
         self._size = self._fragments = 0  # of the message
         self._closing = False
-        self.fault: Fault | None = None
+        self.fault: CloseCause | None = None
         self.partial = False
         self.in_parser = 0
 
@@ -128,13 +128,13 @@ class Frames:
         searched = max(0, len(head) - 3)
         head += data
         end = head.find(b"\r\n\r\n", searched) + 4
-        # A refusal has a body of its own, and no frame ever follows.
+        # A refusal has a body, and no frame ever follows.
         if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
             self._head = None
             return len(data) - (len(head) - end)
         # Asked only of a head without an end: frames that arrive in one chunk with its end don't count.
         if len(head) > MAX_HEAD:
-            self.fault = Fault(CloseReason.PROTOCOL_ERROR, "an answer to the handshake that is too long")
+            self.fault = CloseCause(CloseReason.PROTOCOL_ERROR, "an answer to the handshake that is too long")
             return 0
         return len(data)
 
@@ -158,7 +158,7 @@ class Frames:
         if self._size > self._limit:
             self.fault = too_big(self._limit)
         elif self._fragments > FREE_FRAGMENTS + self._size // LEAST_FRAGMENT:
-            self.fault = Fault(CloseReason.POLICY_VIOLATION, "a message in too many small fragments")
+            self.fault = CloseCause(CloseReason.POLICY_VIOLATION, "a message in too many small fragments")
 
 
 def _size_of(header: bytearray) -> int:

@@ -12,10 +12,10 @@ from wsproto.frame_protocol import CloseReason
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import decode
-from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.jsonrpc.messages import SessionMessage, TransportFailure
 from trio_mcp.link import Link
 from trio_mcp.text_sender import TextSender
-from trio_mcp.websocket.frames import Fault
+from trio_mcp.websocket.frames import CloseCause
 from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
 
 __all__ = ["Inbox", "WebSocketLink"]
@@ -26,7 +26,7 @@ INBOX: Final = 4 * 1024 * 1024
 COST: Final = 1024
 """Bytes that each message counts besides its text (chosen): small ones take many times their size in memory."""
 
-GOODBYE: Final = Fault(CloseReason.NORMAL_CLOSURE, "")
+GOODBYE: Final = CloseCause(CloseReason.NORMAL_CLOSURE, "")
 
 CLOSE_GRACE: Final = 1.0
 """Seconds that the peer may take for the last messages and to close its end. Chosen: a peer that does not read must not
@@ -123,7 +123,7 @@ class WebSocketLink:
         socket: Socket,
         *,
         metadata: Mapping[str, Any] | None = None,
-        farewell: Fault = GOODBYE,
+        farewell: CloseCause = GOODBYE,
     ) -> None:
         self.farewell = farewell
         self._socket = socket
@@ -150,7 +150,7 @@ class WebSocketLink:
                 await self._socket.hang_up()
 
     async def _end(self) -> None:
-        # What still arrives is dropped: the session reads no more.
+        # Later messages are dropped: the session reads no more.
         self._inbox.close()
         # Not `refuse`, which would drop what was handed over and not sent.
         self._outbound.close()
@@ -176,7 +176,7 @@ class WebSocketLink:
             await self._socket.receive_all(self._accept)
         except Ended as end:
             if end.cause is not None:
-                inbox.put(SessionMessage(Failure(end.cause)))
+                inbox.put(SessionMessage(TransportFailure(end.cause)))
         inbox.end()
         self._ended.set()
         # Nothing can be sent any more, and the session is to know.
@@ -191,9 +191,9 @@ class WebSocketLink:
         # ClosedResourceError: `_read` has closed the channel. It alone reports the loss, and only once.
         except (Ended, trio.EndOfChannel, trio.ClosedResourceError):
             pass
-        # Not left to `running`: the peer's close frame follows this one, and `_end` waits for it.
+        # `running` would be too late: the peer's close frame follows this one, and `_end` waits for it.
         await self._socket.close(*self.farewell)
         self._written.set()
 
-    async def _report(self, failure: Failure) -> None:
+    async def _report(self, failure: TransportFailure) -> None:
         self._inbox.put(SessionMessage(failure))

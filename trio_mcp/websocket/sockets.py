@@ -12,7 +12,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from trio_mcp.errors import TransportError
-from trio_mcp.websocket.frames import Fault
+from trio_mcp.websocket.frames import CloseCause
 from trio_mcp.websocket.stream import Accept, WatchedStream
 
 __all__ = ["LAST_WORDS", "NOT_TEXT", "SUBPROTOCOL", "Ended", "Open", "Socket", "TrioSocket", "farewell"]
@@ -119,7 +119,7 @@ class TrioSocket:
                 self._connection = await handshake(home)
             except ConnectionClosed as exc:  # while it was answered
                 return exc
-            # Only now: before the handshake has ended, no ping can be sent, and the caller's deadline bounds it.
+            # Pings start here: before the handshake has ended, none can be sent, and the caller's deadline bounds it.
             nursery.start_soon(self._keep_alive, nursery)
             return None
         # Only `_read` cancels that scope, so the reader has ended; with the stream's clean end it leaves no exception.
@@ -138,18 +138,18 @@ class TrioSocket:
     # --- messages -------------------------------------------------------------------------------------------------
 
     async def receive_all(self, accept: Accept) -> None:
-        # What has arrived before is in trio-websocket's queue; `Frames.in_parser` keeps later messages behind it.
+        # Earlier messages are in trio-websocket's queue; `Frames.in_parser` keeps later ones behind them.
         self._stream.accept = accept
         try:
             while isinstance(message := await self._connection.get_message(), str):
                 await accept(message.encode())
-                # Only after `accept`: until then, no later message may overtake this one past the parser.
+                # This waits for `accept`: until then, no later message may overtake this one past the parser.
                 self._stream.parsed()
                 del message  # a long one would stay in memory until the next one
         except ConnectionClosed:
             pass
         else:
-            self._stream.give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
+            self._stream.give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         raise Ended(await self._end())
 
     async def send(self, messages: Sequence[bytes]) -> None:
@@ -175,7 +175,7 @@ class TrioSocket:
             cause = f"the {peer} sent {fault.reason}"
         elif self._failure is not None:
             cause = f"the connection to the {peer} failed: {type(self._failure).__name__}: {self._failure}"
-            fault = Fault(CloseReason.INTERNAL_ERROR, "the connection failed")
+            fault = CloseCause(CloseReason.INTERNAL_ERROR, "the connection failed")
         elif code != CloseReason.ABNORMAL_CLOSURE and stream.answered:
             with trio.move_on_after(LAST_WORDS):
                 await self.hang_up()  # the server closes first (RFC 6455, section 7.1.1), and the client does not mind
@@ -186,9 +186,9 @@ class TrioSocket:
             broken = stream.broken or "it was closed without a close frame"
             return TransportError(f"the connection to the {peer} was lost: {broken}")
         else:
-            # What the parser refused: no close frame has come, and trio-websocket sends none.
+            # The parser refused a frame: no close frame has come, and trio-websocket sends none.
             cause = f"the {peer} broke the protocol of WebSocket: {closed.reason}"
-            fault = Fault(code, closed.reason or "")
+            fault = CloseCause(code, closed.reason or "")
         # Recorded as a fault, so that `hang_up` lingers: a reset could destroy the close frame on its way.
         stream.give_up(fault)
         with trio.move_on_after(LAST_WORDS):
@@ -197,7 +197,7 @@ class TrioSocket:
 
     async def close(self, code: int, reason: str) -> None:
         # Once the reader has ended, there is a better reason, or none is left to hear one: see `_end`.
-        fault = self._stream.fault or (Fault(code, reason) if self._connection.closed is None else None)
+        fault = self._stream.fault or (CloseCause(code, reason) if self._connection.closed is None else None)
         if fault is not None:
             await self._stream.say_goodbye(fault)
 
@@ -217,12 +217,12 @@ class TrioSocket:
             silent = now - stream.heard
             if silent >= self._timeout:
                 text = f"nothing within ping_timeout={self._timeout:g} seconds"
-                stream.give_up(Fault(CloseReason.INTERNAL_ERROR, text))
+                stream.give_up(CloseCause(CloseReason.INTERNAL_ERROR, text))
                 return
             # Bytes that trickle in are signs of life, so silence alone would never end such a message.
             if stream.unfinished() >= self._message_timeout:
                 text = f"a message that took longer than {self._message_timeout:g} seconds"
-                stream.give_up(Fault(CloseReason.POLICY_VIOLATION, text))
+                stream.give_up(CloseCause(CloseReason.POLICY_VIOLATION, text))
                 return
             quiet = silent >= self._interval or self.waiting
             if quiet:

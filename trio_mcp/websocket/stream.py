@@ -17,7 +17,7 @@ from wsproto.frame_protocol import FrameProtocol
 from trio_mcp._nursery import closing
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import CHUNK, read_socket, write_now
-from trio_mcp.websocket.frames import BURST, Fault, Frames
+from trio_mcp.websocket.frames import BURST, CloseCause, Frames
 from trio_mcp.websocket.text_frames import SplitFrame, read_text_frame, split_frame, text_frame_parts
 
 __all__ = ["WatchedStream"]
@@ -62,7 +62,7 @@ class WatchedStream:
         is_client: bool,
     ) -> None:
         self._stream = stream
-        # Only a plain socket: what goes through the descriptor of TLS is not what was sent.
+        # This needs a plain socket: the bytes that go through the descriptor of TLS are not those that were sent.
         self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
@@ -79,7 +79,7 @@ class WatchedStream:
         # only when still more arrives.
         self._answering = trio.Event()
         self.heard = trio.current_time()
-        self.fault: Fault | None = None
+        self.fault: CloseCause | None = None
         self.answered = False
         self.goodbye = False
         self.broken = ""
@@ -103,7 +103,7 @@ class WatchedStream:
         self.heard += seconds
         self._begun += seconds
 
-    def give_up(self, fault: Fault) -> None:
+    def give_up(self, fault: CloseCause) -> None:
         """Read no more; `say_goodbye` tells the peer why."""
         # The first fault stands; a later one, such as silence, may be no more than its consequence.
         if self.fault is None:
@@ -132,7 +132,7 @@ class WatchedStream:
             await self._answering.wait()
         while True:
             if self._ahead or self._ended:
-                # What was read takes its time, and in that time the peer is not silent.
+                # Handling a message takes its time, and in that time the peer is not silent.
                 self.heard = trio.current_time()
                 await trio.lowlevel.checkpoint()
             else:
@@ -177,7 +177,7 @@ class WatchedStream:
             # `accept` has no checkpoint while there is room: a chunk of tiny messages would hold up all other tasks.
             if count % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # Once, at the end: cutting off each message would copy the rest each time.
+        # Cut once, at the end: cutting off each message would copy the rest each time.
         self._ahead = data[place:]
         if (split := split_frame(self._ahead, not self._is_client, self._limit)) is not None:
             self._ahead = self._ahead[len(split.head) :]
@@ -209,7 +209,7 @@ class WatchedStream:
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
-            # trio-websocket sends each frame by a call of its own, so its first byte tells (RFC 6455, section 5.2).
+            # trio-websocket sends each frame by a separate call, so its first byte tells (RFC 6455, section 5.2).
             is_close = parts[0][:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
@@ -222,7 +222,7 @@ class WatchedStream:
                 await self._send_pieces(part)
             self.goodbye = is_close
         finally:
-            # What is sent first is the response to the handshake; the reader must not wait if it failed.
+            # The first bytes are the response to the handshake; the reader must not wait if it failed.
             self._answering.set()
             self._sending.release()
 
@@ -265,7 +265,7 @@ class WatchedStream:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    async def say_goodbye(self, fault: Fault) -> None:
+    async def say_goodbye(self, fault: CloseCause) -> None:
         """Send a close frame, after what is being sent; do nothing if one was sent."""
         # During a send `goodbye` is set only for that time, so wait for its end; `send_all` looks again.
         if not self.goodbye or self._sending.locked():

@@ -125,7 +125,7 @@ class Run:
                     last.clients.forget(login.client.id)
             case "another authorization server takes over":
                 world.id = AuthorizationServer(
-                    f"https://id{len(world.all)}.example.com", clock=now, tokens="opaque", grace=last.settings.grace
+                    f"https://id{len(world.all)}.example.com", clock=now, tokens="opaque", grace=last.settings["grace"]
                 )
                 world.all[world.id.issuer] = world.id
             case "the person declines":

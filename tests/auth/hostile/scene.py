@@ -26,7 +26,7 @@ from trio_mcp.auth.fetching import Fetcher, Network
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing import AuthorizationServer
-from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.errors import TransportError
 from trio_mcp.otel import ClientTelemetry
 
@@ -143,7 +143,7 @@ class Scene(Network, httpx.AsyncBaseTransport):
                 return self._carried(bare, server.handle(Fetch("", request.method, url, fields, request.content)))
         return httpx.Response(404)
 
-    def _carried(self, bare: str, answer: Answer) -> httpx.Response:
+    def _carried(self, bare: str, answer: ServerResponse) -> httpx.Response:
         home = bare.rpartition("/")[0]
         self._learn(answer.body, {"refresh_token": f"{home}/token", "access_token": SERVER, "client_secret": home})
         headers = answer.headers.as_dict()

@@ -107,7 +107,7 @@ def echo_as_code(request: Any, handle: Any) -> Any:
 
 def more_scopes(scene: Scene) -> None:
     """Another scope is missing each time."""
-    scene.id.settings.scopes = ("read", "write", *(f"s{number}" for number in range(100)))
+    scene.id.settings["scopes"] = ("read", "write", *(f"s{number}" for number in range(100)))
     missing = (f'Bearer error="insufficient_scope", scope="s{number}"' for number in range(100))
     scene.refuses = lambda request: httpx.Response(403, headers={"WWW-Authenticate": next(missing)})
 
@@ -276,8 +276,8 @@ SIGNING_IN: dict[str, Case] = {
     "an issuer with its port": Case(published(issuer=f"{ID}:443"), A, "is the metadata of"),
     "an issuer with two slashes": Case(published(issuer=f"{ID}//"), A, "is the metadata of"),
     "an issuer with an escape": Case(published(issuer="https://id%2Eexample.com"), A, "is the metadata of"),
-    "an issuer that is a list": Case(published(issuer=[ID]), A, "without a name"),
-    "no issuer": Case(published(issuer=None), A, "without a name"),
+    "an issuer that is a list": Case(published(issuer=[ID]), A, "an unnamed server"),
+    "no issuer": Case(published(issuer=None), A, "an unnamed server"),
     "an issuer with a query": Case(told(authorization_servers=[f"{ID}?a=b"]), A, "query"),
     "an issuer on a private address": Case(all_of(PRIVATE, told(authorization_servers=[INSIDE])), A, "private network"),
     "an issuer on link-local": Case(
@@ -389,7 +389,7 @@ SIGNING_IN: dict[str, Case] = {
     ),
     "a nonce of DPoP without end": Case(
         all_of(
-            lambda scene: setattr(scene.id.settings, "dpop", "accept"),
+            lambda scene: scene.id.settings.update(dpop="accept"),
             with_options(dpop="require"),
             fault(
                 "token",
@@ -406,7 +406,7 @@ SIGNING_IN: dict[str, Case] = {
     ),
     "DPoP that is taken back": Case(
         all_of(
-            lambda scene: setattr(scene.id.settings, "dpop", "accept"),
+            lambda scene: scene.id.settings.update(dpop="accept"),
             with_options(dpop="require"),
             granted(token_type="Bearer"),
         ),

@@ -11,12 +11,13 @@ import httpx
 import pytest
 import trio
 
-from trio_mcp import Client, HttpError, Server, websocket_client
+from trio_mcp import Client, HttpError, Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import MemoryTokens, OAuth
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.testing import AuthorizationServer, protected
 from trio_mcp.errors import AuthorizationError
+from trio_mcp.low_level import websocket_client
 
 HEAD = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%b\r\n"
 GIB = 2**30

@@ -21,7 +21,7 @@ from trio_mcp.auth.client.asking import Asker
 from trio_mcp.auth.client.browser import open_browser
 from trio_mcp.auth.client.listener import MAX_CONNECTIONS, Redirections, listening
 from trio_mcp.auth.client.terminal import paste_redirect, show_code
-from trio_mcp.auth.rules.steps import Ask, ShowCode
+from trio_mcp.auth.rules.steps import ShowCode, SignIn
 from trio_mcp.errors import AuthorizationError, LoginRequired
 
 URI = "http://127.0.0.1:4711/callback"
@@ -158,7 +158,7 @@ async def test_a_hundred_wrong_ones_end_it() -> None:
         assert outcome == []
         await said(redirections, asked("/callback?state=wrong"))
         (error,) = outcome
-        assert str(error).startswith(f"redirection failed: 100 redirections to {URI} were none of this sign-in; ")
+        assert str(error).startswith(f"redirection failed: none of 100 redirections to {URI} belonged to this ")
 
 
 async def test_who_is_slow_holds_nobody_up(autojump_clock: Any) -> None:
@@ -302,8 +302,8 @@ async def test_a_cancelled_wait_frees_the_port() -> None:
 # --- asking ---------------------------------------------------------------------------------------------------------
 
 
-def ask(redirect: str | None) -> Ask:
-    return Ask(f"{ISSUER}/authorize?state={STATE}", STATE, redirect or "", ISSUER)
+def ask(redirect: str | None) -> SignIn:
+    return SignIn(f"{ISSUER}/authorize?state={STATE}", STATE, redirect or "", ISSUER)
 
 
 async def test_what_is_pasted_counts_like_what_arrives() -> None:
@@ -327,7 +327,7 @@ async def test_anything_else_that_is_pasted_ends_it(pasted: str) -> None:
         return pasted
 
     async with Asker(show).opened("http://127.0.0.1:0/callback") as person:
-        with pytest.raises(AuthorizationError, match="what was pasted is not the URL") as caught:
+        with pytest.raises(AuthorizationError, match="the pasted text is not the URL") as caught:
             await person.ask(ask(person.redirect))
     assert "canary" not in str(caught.value)
 

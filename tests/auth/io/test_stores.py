@@ -162,7 +162,7 @@ def edited(**changes: Any) -> Callable[[Path], object]:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "readable by all": (lambda path: path.chmod(0o644), "open to other users (mode 0644); if none has used it, chmod"),
+    "readable by all": (lambda path: path.chmod(0o644), "open to other users (mode 0644); if no one has used it"),
     "writable by the group": (lambda path: path.chmod(0o620), "open to other users"),
     "another owner": (foreign, "belongs to another user (uid 4242)"),
     "symbolic link": (linked, "is a symbolic link"),

@@ -28,7 +28,7 @@ from trio_mcp.auth import Claims, FileTokens, InvalidToken
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing import AuthorizationServer, protected
-from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.auth.testing.faults import Fault, cut, status
 
 PROCESSES = 4
@@ -116,7 +116,7 @@ class Authority(AuthorizationServer):
         self.pending: list[Fault] = []
         self.faults["token"] = self.pending
 
-    def handle(self, request: Fetch) -> Answer:
+    def handle(self, request: Fetch) -> ServerResponse:
         if urlsplit(request.url).path == "/authorize":
             self._look(frozenset(dict(parse_qsl(urlsplit(request.url).query)).get("scope", "").split()))
         form = dict(parse_qsl(request.body.decode()))

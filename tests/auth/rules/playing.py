@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from trio_mcp.auth.rules.steps import Ask, Fetch, Fetched, Flow
+from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow, SignIn
 from trio_mcp.http.headers import Headers
 
 ResultT = TypeVar("ResultT")
@@ -36,11 +36,11 @@ class World:
     """
 
     pages: Mapping[str, Any] = attrs.field(factory=dict)
-    person: Callable[[Ask], Mapping[str, str]] | None = None
+    person: Callable[[SignIn], Mapping[str, str]] | None = None
     fetched: list[str] = attrs.field(factory=list, init=False)
     fields: Mapping[str, str] = attrs.field(factory=dict, init=False)
     requests: list[Any] = attrs.field(factory=list, init=False)
-    asked: list[Ask] = attrs.field(factory=list, init=False)
+    asked: list[SignIn] = attrs.field(factory=list, init=False)
 
     def play(self, flow: Flow[ResultT]) -> ResultT:
         """Run a flow to its end."""
@@ -54,7 +54,7 @@ class World:
             outcome = self._outcome(step)
 
     def _outcome(self, step: Any) -> Any:
-        if isinstance(step, Ask):
+        if isinstance(step, SignIn):
             assert self.person is not None
             self.asked.append(step)
             return self.person(step)

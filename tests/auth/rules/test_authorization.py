@@ -11,10 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.auth.rules.playing import World
-from trio_mcp.auth.rules.authorization import Code, authorize, challenge_of, check_redirection, require_pkce
+from trio_mcp.auth.rules.authorization import (
+    AuthorizationCode,
+    authorize,
+    challenge_of,
+    check_redirection,
+    require_pkce,
+)
 from trio_mcp.auth.rules.login import ClientRecord
-from trio_mcp.auth.rules.metadata import AuthorizationServer, Discovered, ProtectedResource
-from trio_mcp.auth.rules.steps import Ask
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, Discovered, ProtectedResource
+from trio_mcp.auth.rules.steps import SignIn
 from trio_mcp.errors import AuthorizationError
 
 ID = "https://id.example.com"
@@ -24,9 +30,9 @@ SECRET = "hunter2"
 """What an answer that is not believed says, and no error may repeat."""
 
 
-def server(**more: Any) -> AuthorizationServer:
+def server(**more: Any) -> AuthorizationServerMetadata:
     """Return an authorization server with PKCE."""
-    return AuthorizationServer(ID, **{"authorization": f"{ID}/authorize", "pkce": ("S256",), **more})
+    return AuthorizationServerMetadata(ID, **{"authorization": f"{ID}/authorize", "pkce": ("S256",), **more})
 
 
 def parameters_of(url: str) -> dict[str, str]:
@@ -36,12 +42,12 @@ def parameters_of(url: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def agrees(ask: Ask) -> Mapping[str, str]:
+def agrees(ask: SignIn) -> Mapping[str, str]:
     """Authorize, as a server does that sends no ``iss``."""
     return {"state": ask.state, "code": "the code"}
 
 
-def authorized(at: AuthorizationServer | None = None, **more: Any) -> tuple[Code, Ask]:
+def authorized(at: AuthorizationServerMetadata | None = None, **more: Any) -> tuple[AuthorizationCode, SignIn]:
     """Let a person authorize, and return the code and what the person was asked."""
     world = World(person=agrees)
     resource = ProtectedResource(MCP, (ID,)) if more.pop("with_resource", True) else None

@@ -10,7 +10,7 @@ import pytest
 from tests.auth.rules.playing import HTML, World, answer
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.metadata import (
-    AuthorizationServer,
+    AuthorizationServerMetadata,
     Discovered,
     discover,
     find_server,
@@ -169,7 +169,7 @@ def test_without_resource_metadata_there_is_no_resource() -> None:
     world = World()
     assert found(world) == Discovered(
         None,
-        AuthorizationServer(
+        AuthorizationServerMetadata(
             here,
             published=False,
             authorization=f"{here}/authorize",
@@ -210,7 +210,7 @@ def test_what_is_read() -> None:
         dpop_bound_access_tokens_required=True,
     )
     here = found(World({AT_PATH: resource, ID + OAUTH: document}))
-    assert here.server == AuthorizationServer(
+    assert here.server == AuthorizationServerMetadata(
         ID,
         **dict(zip(ENDPOINTS, endpoints.values(), strict=True)),
         scopes=frozenset({"a", "offline_access"}),
@@ -277,8 +277,8 @@ HOSTILE: dict[str, tuple[str, Any, str]] = {
     "a resource below": (AT_PATH, prm(MCP + "/x"), "is the metadata of"),
     "a sibling that begins alike": (AT_PATH, prm("https://mcp.example.com/mc"), "is the metadata of"),
     "plain http": (AT_PATH, prm("http://mcp.example.com/mcp"), "is the metadata of"),
-    "without a resource": (AT_PATH, {"authorization_servers": [ID]}, "something without a name"),
-    "a number as resource": (AT_PATH, {**prm(), "resource": 7}, "something without a name"),
+    "without a resource": (AT_PATH, {"authorization_servers": [ID]}, "an unnamed server"),
+    "a number as resource": (AT_PATH, {**prm(), "resource": 7}, "an unnamed server"),
     "control characters": (AT_PATH, prm("https://a\x1b[2J\n.example"), r"\\x1b"),
     "without servers": (AT_PATH, {"resource": MCP}, "names no authorization server"),
     "servers that are no list": (
@@ -302,8 +302,8 @@ HOSTILE: dict[str, tuple[str, Any, str]] = {
     "an issuer in capitals": (ID + OAUTH, asm("https://ID.example.com"), "is the metadata of"),
     "an issuer with its port": (ID + OAUTH, asm(ID + ":443"), "is the metadata of"),
     "an issuer with two slashes": (ID + OAUTH, asm(ID + "//"), "is the metadata of"),
-    "without an issuer": (ID + OAUTH, {"token_endpoint": f"{ID}/token"}, "something without a name"),
-    "a list as issuer": (ID + OAUTH, asm(issuer=[ID]), "something without a name"),
+    "without an issuer": (ID + OAUTH, {"token_endpoint": f"{ID}/token"}, "an unnamed server"),
+    "a list as issuer": (ID + OAUTH, asm(issuer=[ID]), "an unnamed server"),
     "a template as issuer": (ID + OAUTH, asm(ID + "/{tenantid}"), "is the metadata of"),
     "a file as endpoint": (ID + OAUTH, asm(token_endpoint="file:///etc/passwd"), "token_endpoint is refused"),
     "a script as endpoint": (

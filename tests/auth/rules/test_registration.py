@@ -8,7 +8,7 @@ import pytest
 
 from tests.auth.rules.playing import World, answer
 from trio_mcp.auth.rules.login import ClientRecord
-from trio_mcp.auth.rules.metadata import AuthorizationServer
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata
 from trio_mcp.auth.rules.registration import (
     RegisteredClient,
     check_document_url,
@@ -26,12 +26,12 @@ HERE = "http://127.0.0.1:8765/callback"
 CIMD = "https://app.example.com/client.json"
 
 
-def server(**more: Any) -> AuthorizationServer:
+def server(**more: Any) -> AuthorizationServerMetadata:
     """Return an authorization server at which clients can register."""
-    return AuthorizationServer(ID, **{"registration": AT, **more})
+    return AuthorizationServerMetadata(ID, **{"registration": AT, **more})
 
 
-def registered(page: Any, at: AuthorizationServer | None = None, **more: Any) -> tuple[ClientRecord, Any]:
+def registered(page: Any, at: AuthorizationServerMetadata | None = None, **more: Any) -> tuple[ClientRecord, Any]:
     """Register, and return what came of it and what was asked for."""
     world = World({AT: page if isinstance(page, Fetched) else answer(page, 201)})
     options = {"redirect": HERE, "scopes": ("b", "a"), **more}
@@ -196,7 +196,7 @@ def test_registrations_that_come_to_nothing(page: Any, why: str) -> None:
         (server(methods=("private_key_jwt",)), {"client": RegisteredClient("me", secret="s")}, "supports no way"),
     ],
 )
-def test_when_no_way_is_left(at: AuthorizationServer, options: dict[str, Any], why: str) -> None:
+def test_when_no_way_is_left(at: AuthorizationServerMetadata, options: dict[str, Any], why: str) -> None:
     """Nothing is sent, and above all nothing of another authorization server."""
     world = World()
     with pytest.raises(AuthorizationError, match=why):

@@ -13,10 +13,11 @@ import httpx
 import trio
 
 from tests.http_peer import DISCOVERED, INITIALIZED, result
-from trio_mcp import Client, streamable_http_client
+from trio_mcp import Client
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 from trio_mcp.link import Link
+from trio_mcp.low_level import streamable_http_client
 
 SECRET = "canary-1f2e3d"
 URL = "https://mcp.example.com/mcp"

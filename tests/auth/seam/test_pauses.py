@@ -31,16 +31,15 @@ from trio_mcp import (
     CallOptions,
     Client,
     ClientGroup,
-    ClientSession,
     FailoverParameters,
     RequestTimeout,
     ResponseCache,
     SessionOptions,
     ToolsListChanged,
     TransportError,
-    sse_client,
 )
 from trio_mcp.link import Link
+from trio_mcp.low_level import ClientSession, sse_client
 from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 from trio_mcp.types import meta
 

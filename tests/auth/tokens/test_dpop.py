@@ -17,7 +17,7 @@ from joserfc import jwk, jws, jwt
 
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover, choose_prover
-from trio_mcp.auth.rules.metadata import AuthorizationServer, Discovered, ProtectedResource
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, Discovered, ProtectedResource
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
@@ -144,7 +144,7 @@ PROVER = Prover()
 
 
 def found(algorithms: tuple[str, ...], resource: ProtectedResource | None = None) -> Discovered:
-    return Discovered(resource, AuthorizationServer("https://id.example.com", dpop=algorithms))
+    return Discovered(resource, AuthorizationServerMetadata("https://id.example.com", dpop=algorithms))
 
 
 KNOWN = ProtectedResource(URL, ("https://id.example.com",), dpop=("ES256",))

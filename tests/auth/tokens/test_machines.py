@@ -122,7 +122,7 @@ async def test_more_scopes_are_asked_for_when_the_server_wants_them(autojump_clo
 @pytest.mark.parametrize(("refusal", "error", "text"), [
     (raw(b'{"error": "invalid_client"}', code=401), "invalid_client", "check the client's id and its secret or key"),
     (raw(b'{"error": "unauthorized_client"}', code=400), "unauthorized_client", "allow this client the grant"),
-    (status(503), None, "answered 503"),
+    (status(503), None, "responded with 503"),
 ])  # fmt: skip
 async def test_what_the_authorization_server_refuses(
     refusal: Any, error: str | None, text: str, autojump_clock: MockClock
@@ -173,7 +173,7 @@ def test_scopes_are_not_a_text() -> None:
 
 def platform(at: World) -> tuple[Keys, list[tuple[object, ...]], Callable[..., Any]]:
     keys, calls = Keys(), list[tuple[object, ...]]()
-    at.id.settings.trusted[PLATFORM] = keys
+    at.id.settings["trusted"][PLATFORM] = keys
 
     async def assertion(issuer: str, endpoint: str, resource: str | None) -> str:
         await trio.sleep(1)
@@ -269,7 +269,7 @@ def enterprise(at: World, seconds: float = 0, **options: Any) -> tuple[Authoriza
     idp = AuthorizationServer(IDP, scopes=("openid",), clock=now)
     idp.add_client("robot")
     at.all[IDP] = idp
-    at.id.settings.trusted[IDP] = idp.keys
+    at.id.settings["trusted"][IDP] = idp.keys
     at.id.add_client("robot", "CANARY-secret")
 
     async def id_token() -> str:
@@ -331,7 +331,7 @@ async def test_an_identity_provider_that_refuses_is_named(autojump_clock: MockCl
 async def test_a_person_signs_in_at_the_provider_once_for_all_servers(autojump_clock: MockClock) -> None:
     at = World()
     idp, _ = enterprise(at)
-    idp.settings.scopes = ("openid", "offline_access")
+    idp.settings["scopes"] = ("openid", "offline_access")
     idp.clients.forget("robot")
     idp.add_client("robot", redirects=["http://127.0.0.1:0/callback"])
     person = at.oauth(client=RegisteredClient("robot"))
@@ -373,7 +373,7 @@ async def test_a_server_and_a_provider_of_one_url_have_a_login_each(autojump_clo
     # Which of the two is meant can't be known, and a person who signs out wants neither: not even if one can't be
     # revoked.
     at.id.faults["revoke"] = status(500)
-    with pytest.raises(AuthorizationError, match="the server answered 500"):
+    with pytest.raises(AuthorizationError, match="the server responded with 500"):
         await OAuth(**given).sign_out(SERVER)
     assert await at.store.keys() == []
     assert (at.id.count("revoke"), idp.count("revoke")) == (1, 1)

@@ -11,7 +11,7 @@ import trio
 from trio_mcp import Server, TransportError
 from trio_mcp.client.targets import link_factory
 from trio_mcp.convert import another
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, SessionMessage
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 from trio_mcp.testing import FaultLinks
 
@@ -87,7 +87,7 @@ class ExchangeWay(Way):
                         error = another(self.error)
                         if isinstance(error, Broken):
                             error.sent = self.reached
-                        await near.send(SessionMessage(Failure(error, message.id)))
+                        await near.send(SessionMessage(TransportFailure(error, message.id)))
                         continue
                     cancels = isinstance(message, Notification) and message.method == "notifications/cancelled"
                     if cancels and self.crossing is not None:

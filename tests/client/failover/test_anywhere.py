@@ -14,9 +14,10 @@ from tests.client.failover.fakes import Broken, ExchangeWay, Way
 from tests.client.failover.test_switch import BOTH, LEGACY, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
-from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError, failover_client
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Notification, Request, Response
+from trio_mcp import Client, OutcomeUnknown, TransportError
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, TransportFailure
 from trio_mcp.link import BUFFER
+from trio_mcp.low_level import Link, SessionMessage, failover_client
 
 
 @BOTH
@@ -93,7 +94,7 @@ class BusyReader(trio.abc.ReceiveChannel[Any]):
         if isinstance(item.message, Response) and "structuredContent" in item.message.result:
             if self.until is None:
                 self.until = trio.current_time() + 1
-                return SessionMessage(Failure(TransportError("the exchange broke"), item.message.id))
+                return SessionMessage(TransportFailure(TransportError("the exchange broke"), item.message.id))
             if trio.current_time() < self.until:
                 refusal = ErrorData(-32600, "the id of the request is already in use")
                 return SessionMessage(ErrorResponse(item.message.id, refusal))
@@ -292,7 +293,7 @@ async def test_a_response_that_waits_to_be_handed_over_is_not_lost_with_its_link
         with trio.move_on_after(60):
             while True:
                 message = (await link.read.receive()).message
-                if isinstance(message, Failure):
+                if isinstance(message, TransportFailure):
                     told.append(message.request_id)
                 elif isinstance(message, (Response, ErrorResponse)):
                     told.append(message.id)

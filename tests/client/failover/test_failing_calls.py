@@ -22,7 +22,7 @@ from trio_mcp import (
     TransportError,
     TrioMcpError,
 )
-from trio_mcp.client.failover.router import MAX_FAILED
+from trio_mcp.client.failover.ways import MAX_FAILED
 from trio_mcp.http.client.heads import HttpTrouble
 
 ALWAYS = 10**9

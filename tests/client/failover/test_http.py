@@ -16,8 +16,9 @@ from tests.http_peer import Asked, HttpPeer, event, giving
 from tests.transports.http_calls import serving
 from tests.transports.http_legacy import QUICK, OldServer, Restarting, text
 from tests.transports.support import DEADLINE
-from trio_mcp import Backoff, Client, FailoverParameters, OutcomeUnknown, TransportError, streamable_http_client
-from trio_mcp.client.failover.router import MAX_FAILED
+from trio_mcp import Backoff, Client, FailoverParameters, OutcomeUnknown, TransportError
+from trio_mcp.client.failover.ways import MAX_FAILED
+from trio_mcp.low_level import streamable_http_client
 
 pytestmark = pytest.mark.legacy
 

@@ -22,7 +22,7 @@ from trio_mcp import (
     SessionOptions,
     ToolsListChanged,
 )
-from trio_mcp.jsonrpc.messages import Failure, Malformed, Request
+from trio_mcp.jsonrpc.messages import Malformed, Request, TransportFailure
 from trio_mcp.types import INVALID_REQUEST
 
 
@@ -73,7 +73,7 @@ async def test_subscriptions(mode: str, planned: bool, autojump_clock: trio.test
 @pytest.mark.parametrize(
     "comes",
     [
-        lambda request_id: Failure(Broken("the connection broke"), request_id),
+        lambda request_id: TransportFailure(Broken("the connection broke"), request_id),
         lambda request_id: Malformed(INVALID_REQUEST, "half a response", request_id, expects_answer=False),
     ],
     ids=["failure", "malformed"],

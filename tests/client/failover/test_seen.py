@@ -21,9 +21,9 @@ from trio_mcp import (
     HttpServerParameters,
     Server,
     StdioServerParameters,
-    failover_client,
 )
 from trio_mcp.client.targets import target_name
+from trio_mcp.low_level import failover_client
 from trio_mcp.otel import ClientTelemetry
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypercorn.config import Config
 
-from trio_mcp.http.runner.settings import configured
+from tests.listening import local_config
 
 
 def over_tls(folder: Path) -> tuple[Config, ssl.SSLContext]:
@@ -28,6 +28,6 @@ def over_tls(folder: Path) -> tuple[Config, ssl.SSLContext]:
     (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "key.pem").write_bytes(secret)
-    config = configured("127.0.0.1", 0)
+    config = local_config()
     config.certfile, config.keyfile = str(folder / "cert.pem"), str(folder / "key.pem")
     return config, ssl.create_default_context(cafile=config.certfile)

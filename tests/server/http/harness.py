@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-import attrs
 import httpx
 import trio
 from pydantic import BaseModel
@@ -79,7 +78,7 @@ class Made:
 async def served(
     options: HttpOptions | None = None, made: Made | None = None, **arguments: Any
 ) -> AsyncIterator[tuple[Made, httpx.AsyncClient, trio.Event]]:
-    options = attrs.evolve(options or HttpOptions(), runner=chosen.runner())
+    options = HttpOptions(options, runner=chosen.runner())
     made, stop = made or Made(), trio.Event()
     serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop, **arguments)
     with trio.fail_after(120):

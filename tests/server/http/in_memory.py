@@ -15,9 +15,10 @@ from hypercorn.config import Config
 
 from tests.server.http.runners import chosen
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.runner.hypercorn.settings import settings_from
 from trio_mcp.http.runner.serving import MAKERS, Runner
 from trio_mcp.http.runner.settings import ServerLimits
-from trio_mcp.http.runner.wire import Wire
+from trio_mcp.http.runner.wire import DeadlineStream
 
 __all__ = ["App", "everything", "over_memory", "tls_client", "writes"]
 
@@ -91,7 +92,7 @@ async def over_memory(
     theirs: Any = half
     if tls is not None:
         theirs = trio.SSLStream(Pipe(half), tls, server_side=True, https_compatible=True)
-    http = MAKERS[chosen.runner()](app, config, ServerLimits(write_timeout=write_timeout))
+    http = MAKERS[chosen.runner()](app, settings_from(config), ServerLimits(write_timeout=write_timeout))
     connection = http.connect(theirs)
     with trio.fail_after(600):  # longer than any deadline of a connection
         async with background_nursery() as background, trio.open_nursery() as nursery:
@@ -123,11 +124,11 @@ async def tls_client(stream: Any, trusted: ssl.SSLContext) -> trio.SSLStream[Any
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return what the connections of HTTP/1.1 will write from now on; a write is usually a packet."""
     seen: list[bytes] = []
-    send = Wire.send
+    send = DeadlineStream.send
 
-    async def record(wire: Wire, data: bytes) -> bool:
+    async def record(wire: DeadlineStream, data: bytes) -> bool:
         seen.append(data)
         return await send(wire, data)
 
-    monkeypatch.setattr(Wire, "send", record)
+    monkeypatch.setattr(DeadlineStream, "send", record)
     return seen

@@ -14,8 +14,9 @@ from trio.testing import wait_all_tasks_blocked
 from tests.http_peer import LATEST, request
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made
-from trio_mcp import HandlerOptions, HttpOptions, SessionOptions
+from trio_mcp import HttpOptions, SessionOptions
 from trio_mcp.http.server.app import HttpApp
+from trio_mcp.low_level import HandlerOptions
 from trio_mcp.types import OVERLOADED
 
 MODERN = {

@@ -21,7 +21,7 @@ from tests.server.http.harness import Made, served
 from tests.server.http.in_memory import App, everything, over_memory, tls_client, writes
 from tests.server.http.test_framing import said
 from tests.waiting import eventually
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.asgi import EXTRAS
 from trio_mcp.http.server.options import HttpOptions
@@ -153,7 +153,7 @@ async def test_a_wrong_response_is_500_or_cut_off_and_its_connection_closed(name
 async def test_the_body_is_asked_for_where_it_is_read(expect: bytes, autojump_clock: Clock) -> None:
     """RFC 9110, 10.1.1."""
     app = Answer(b"ok", read=True)
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         await stream.send_all(POST + b"expect: %s\r\n\r\n" % expect)
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 100")
         await stream.send_all(b"hello" + LAST)
@@ -165,7 +165,7 @@ async def test_the_body_is_asked_for_where_it_is_read(expect: bytes, autojump_cl
 async def test_a_body_that_is_not_wanted_is_not_asked_for(status: int, runner: str, autojump_clock: Clock) -> None:
     """Hypercorn asks for every body. The connection ends, as the client may send it nevertheless."""
     app = Answer(b"no", status=status)
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         await stream.send_all(POST + b"expect: 100-continue\r\n\r\n")
         got = await everything(stream)
     assert got.count(b"HTTP/1.1 100") == (runner == "hypercorn")
@@ -186,7 +186,7 @@ async def test_a_body_that_is_there_need_not_be_asked_for(data: bytes, autojump_
 
 
 async def test_a_connection_serves_as_many_requests_as_the_configuration_says(autojump_clock: Clock) -> None:
-    config, app = configured("127.0.0.1", 0), Answer(b"ok")
+    config, app = QuietConfig(), Answer(b"ok")
     config.keep_alive_max_requests = 3
     async with over_memory(app, config) as (stream, _, _):
         await stream.send_all(GET * 5)
@@ -196,7 +196,7 @@ async def test_a_connection_serves_as_many_requests_as_the_configuration_says(au
 
 
 async def test_names_that_are_not_the_servers_are_404(autojump_clock: Clock) -> None:
-    config, app = configured("127.0.0.1", 0), Answer(b"ok")
+    config, app = QuietConfig(), Answer(b"ok")
     config.server_names = ["localhost"]
     for name, status in ((b"localhost", b"200"), (b"evil.example", b"404")):
         async with over_memory(app, config) as (stream, _, _):
@@ -208,7 +208,7 @@ async def test_names_that_are_not_the_servers_are_404(autojump_clock: Clock) -> 
 async def test_a_body_sent_before_its_client_left_is_read(autojump_clock: Clock) -> None:
     """As of a notification whose client does not wait."""
     app, body = Answer(b"ok", read=True), b"x" * 150_000
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         await stream.send_all(POST.replace(b" 5", b" 150000") + b"\r\n")
         await trio.testing.wait_all_tasks_blocked()
         await stream.send_all(body)
@@ -220,7 +220,7 @@ async def test_a_body_sent_before_its_client_left_is_read(autojump_clock: Clock)
 @pytest.mark.parametrize("sent", [POST + b"\r\nhel", POST[:-5], b""])
 async def test_half_a_request_is_not_answered_once_its_client_has_ended_it(sent: bytes, autojump_clock: Clock) -> None:
     app = Answer(b"ok", read=True)
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         await stream.send_all(sent or GET[:0] + b"G")
         await trio.testing.wait_all_tasks_blocked()
         await stream.send_eof()
@@ -264,7 +264,7 @@ async def test_the_end_of_a_client_is_noticed_also_behind_pipelined_requests(
 async def test_the_number_of_a_closed_socket_tells_nothing_of_the_one_that_has_it_now(autojump_clock: Clock) -> None:
     """A process being started inherits it for a moment, which keeps the events of the old one coming."""
     old, new = Waiting(), Waiting()
-    config = configured("127.0.0.1", 0)
+    config = QuietConfig()
     async with over_memory(old, config) as (stream, connection, http), trio.open_nursery() as nursery:
         await stream.send_all(GET)
         await old.begun.wait()
@@ -364,7 +364,7 @@ async def test_an_application_takes_nothing_over_too_late(after: str, autojump_c
 
 async def test_a_client_with_a_thousand_pipelined_requests_does_not_delay_another(autojump_clock: Clock) -> None:
     app = Answer(b"ok")
-    config = configured("127.0.0.1", 0)
+    config = QuietConfig()
     config.keep_alive_max_requests = 2000
     async with over_memory(app, config) as (greedy, _, http), trio.open_nursery() as nursery:
         ours, theirs = (trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in socket.socketpair())
@@ -384,7 +384,7 @@ async def test_a_client_with_a_thousand_pipelined_requests_does_not_delay_anothe
 async def test_the_end_answers_what_is_under_way_and_drops_what_is_pipelined(autojump_clock: Clock) -> None:
     """A reset does not destroy the response."""
     app = App(b"x" * 100_000 + b"ok")
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, connection, http):
+    async with over_memory(app, QuietConfig()) as (stream, connection, http):
         await stream.send_all(GET + GET)
         while not app.begun:
             await trio.lowlevel.checkpoint()
@@ -466,7 +466,7 @@ async def test_what_an_exchange_leaves_needs_no_collection_of_garbage() -> None:
     app = Answer(b"ok", read=True)
 
     async def exchanges(count: int) -> None:
-        async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+        async with over_memory(app, QuietConfig()) as (stream, _, _):
             for _ in range(count):
                 await stream.send_all(POST + b"\r\nhello")
                 while b"ok" not in await stream.receive_some():

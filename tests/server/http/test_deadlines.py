@@ -18,10 +18,11 @@ import trio.testing
 
 from tests.server.http.certificate import over_tls
 from tests.server.http.in_memory import App, over_memory, tls_client
-from trio_mcp.http.runner.settings import ServerLimits, configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
+from trio_mcp.http.runner.settings import ServerLimits
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
-IDLE = configured("127.0.0.1", 0).keep_alive_timeout
+IDLE = QuietConfig().keep_alive_timeout
 HEAD = ServerLimits().head_timeout
 
 
@@ -66,7 +67,7 @@ async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
 ) -> None:
     """Both happen in one turn of the event loop: what has been read is served."""
     app = App()
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, connection, http):
+    async with over_memory(app, QuietConfig()) as (stream, connection, http):
         if used:
             await stream.send_all(GET)
             assert (await answer(stream)).startswith(b"HTTP/1.1 200")
@@ -113,7 +114,7 @@ async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_awaited(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     app = App()
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         await trio.testing.wait_all_tasks_blocked()
         os.write(stream.socket.fileno(), GET[:-1])
         mock_clock.jump(IDLE + 1)
@@ -126,7 +127,7 @@ async def test_a_head_that_comes_byte_by_byte_is_not_awaited(
     before: bytes, autojump_clock: trio.testing.MockClock
 ) -> None:
     app = App()
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _), trio.open_nursery() as nursery:
+    async with over_memory(app, QuietConfig()) as (stream, _, _), trio.open_nursery() as nursery:
         if before:
             await stream.send_all(before)
             await answer(stream)
@@ -145,7 +146,7 @@ async def test_a_head_that_comes_byte_by_byte_is_not_awaited(
 
 async def test_the_time_for_a_head_begins_with_its_first_byte(autojump_clock: trio.testing.MockClock) -> None:
     app = App()
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         await stream.send_all(GET)
         assert (await answer(stream)).startswith(b"HTTP/1.1 200")
         await trio.sleep(20)
@@ -166,7 +167,7 @@ async def test_the_time_for_a_head_begins_with_its_first_byte(autojump_clock: tr
 async def test_an_idle_connection_lasts_longer_than_one_that_was_never_used(
     used: bool, lasts: float, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with over_memory(App(), configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(App(), QuietConfig()) as (stream, _, _):
         if used:
             await stream.send_all(GET)
             await answer(stream)

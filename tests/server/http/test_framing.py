@@ -18,7 +18,7 @@ from h2.errors import ErrorCodes
 from tests.server.http.http2_client import over_http2
 from tests.server.http.in_memory import App, everything, over_memory
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.wire import MAX_RECEIVED
 from trio_mcp.http.server.asgi import HttpRequest, Ledger
 
@@ -32,7 +32,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 async def said(app: Any, data: bytes) -> bytes:
     """Send all the data, wait, and return what comes back up to the end of the connection."""
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         with contextlib.suppress(trio.BrokenResourceError):  # it may be refused before its end
             await stream.send_all(data)
         return await everything(stream)
@@ -250,7 +250,7 @@ async def test_the_rest_of_an_answered_request_holds_up_neither_it_nor_its_conne
 ) -> None:
     app = Hasty()
     with trio.fail_after(60):
-        async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+        async with over_memory(app, QuietConfig()) as (stream, _, _):
             await stream.send_all(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
             for _ in range(PIECES):
                 await stream.send_all(b"x" * 100)

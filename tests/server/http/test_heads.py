@@ -12,7 +12,7 @@ from tests.server.http.http2_client import over_http2
 from tests.server.http.in_memory import App, everything, over_memory
 from tests.server.http.test_framing import said
 from trio_mcp import Server
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 
 END = b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
@@ -65,7 +65,7 @@ async def test_data_after_the_last_request_is_dropped_and_the_request_answered(
 ) -> None:
     """RFC 9112, 9.6."""
     app = App()
-    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, QuietConfig()) as (stream, _, _):
         for data in [b"GET /" + END + after] if together else [b"GET /" + END, after]:
             await stream.send_all(data)
         got = await everything(stream)

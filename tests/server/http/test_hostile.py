@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
-from trio_mcp.http.runner.wire import MAX_RECEIVED, Wire
+from trio_mcp.http.runner.wire import MAX_RECEIVED, DeadlineStream
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
 
@@ -206,10 +206,10 @@ async def test_a_fault_inside_the_http_server_ends_one_connection(
     async with witness(caplog) as (_, _, address):
         with monkeypatch.context() as patched:
 
-            async def fail(self: Wire) -> None:
+            async def fail(self: DeadlineStream) -> None:
                 raise RuntimeError("a bug")
 
-            patched.setattr(Wire, "receive", fail)
+            patched.setattr(DeadlineStream, "receive", fail)
             assert await said(address, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n") == b""
     assert "an HTTP connection failed: RuntimeError: a bug" in caplog.text
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -185,13 +184,15 @@ async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
                         assert b'"result"' in again.body
                     ended = await client.exchange("DELETE", session)
                     assert ended.status in (204, 404)
-                await trio.sleep(2 * options.session_timeout)  # for a session whose id never reached the client
+                await trio.sleep(
+                    2 * options.settings["session_timeout"]
+                )  # for a session whose id never reached the client
                 left = app.statistics()
                 assert (left.sessions, left.sse_sessions, made.server.statistics().sessions) == (0, 0, 0)
                 assert (left.requests, left.request_bytes, left.body_bytes) == (0, 0, 0)
                 assert trio.lowlevel.current_statistics().tasks_living == tasks
-                if options.event_store is not None:
-                    assert len(options.event_store) == 0  # type: ignore[arg-type]
+                if options.settings["event_store"] is not None:
+                    assert len(options.settings["event_store"]) == 0  # type: ignore[arg-type]
 
             async def scenario() -> None:
                 await act(client)
@@ -205,7 +206,7 @@ async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
 async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing_behind(graceful: bool) -> None:
     """No task, no socket, no run of the server: whatever it was doing, for a session, a call and a listener."""
     made = Made()
-    options = attrs.evolve(stored(), grace=0.02, runner=chosen.runner())
+    options = HttpOptions(stored(), grace=0.02, runner=chosen.runner())
     tasks = trio.lowlevel.current_statistics().tasks_living
     files = len(os.listdir("/proc/self/fd"))
 

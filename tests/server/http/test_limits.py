@@ -6,17 +6,17 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import attrs
 import pytest
 import trio
 from pydantic_core import to_json
 
 from tests.http_peer import Events, Raw, http_request, request
+from tests.listening import local_config
 from tests.server.http.harness import Made, served, session
 from tests.waiting import eventually
-from trio_mcp import HandlerOptions, SessionOptions, types
-from trio_mcp.http.runner.settings import configured
+from trio_mcp import SessionOptions, types
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.low_level import HandlerOptions
 
 MIB = 1024 * 1024
 SSE = pytest.param("/sse", marks=pytest.mark.legacy)
@@ -81,7 +81,7 @@ async def test_an_unwanted_body_is_not_awaited(path: str) -> None:
 @pytest.mark.legacy
 async def test_a_connection_with_a_request_under_way_is_not_idle() -> None:
     """However long it takes: the deadline for the head ends when the head has arrived."""
-    config = configured("127.0.0.1", 0)
+    config = local_config()
     config.keep_alive_timeout = 0.1
     async with served(HttpOptions(head_timeout=0.1), config=config) as (made, http, _):
         raw = Raw(http)
@@ -258,7 +258,7 @@ async def test_dns_rebinding_is_refused_even_if_any_host_is_allowed(path: str, m
         (b"content-type", b"application/json"),
     ]
     scope = {"type": "http", "method": method, "path": path, "server": ("10.0.0.1", 8000), "headers": headers}
-    options = attrs.evolve(beside(path), cors=True)
+    options = HttpOptions(beside(path), cors=True)
     async with Made().server.asgi_app(options) as app:
         with trio.move_on_after(5):
             await app(scope, receive, send)
@@ -281,7 +281,7 @@ async def test_dns_rebinding_is_refused_even_if_any_host_is_allowed(path: str, m
 async def test_a_response_says_how_long_the_connection_is_kept_if_it_is(
     fields: dict[str, str], version: bytes, most: int, says: bool
 ) -> None:
-    config = configured("127.0.0.1", 0)
+    config = local_config()
     config.keep_alive_timeout = 7.5
     config.keep_alive_max_requests = most
     async with served(None, config=config) as (_, http, _):

@@ -26,7 +26,7 @@ from tests.server.http.in_memory import App, over_memory
 from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.runner.h1 import incoming
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.options import HttpOptions
 
@@ -265,7 +265,7 @@ async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> 
         else:
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(count):
-                stream, _, _ = await stack.enter_async_context(over_memory(app, configured("127.0.0.1", 0)))
+                stream, _, _ = await stack.enter_async_context(over_memory(app, QuietConfig()))
                 await stream.send_all(modern("much", {}))
         await trio.testing.wait_all_tasks_blocked()
         gc.collect()

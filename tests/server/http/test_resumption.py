@@ -341,10 +341,10 @@ async def test_the_end_of_a_session_forgets_its_events() -> None:
     async with session(options) as (_, raw):
         async with raw.call("count", {"to": 2}) as r:
             await r.aread()
-        assert isinstance(options.event_store, MemoryEventStore)
-        assert len(options.event_store) == 3
+        assert isinstance(options.settings["event_store"], MemoryEventStore)
+        assert len(options.settings["event_store"]) == 3
         await raw.http.delete("/mcp", headers=raw.headers())
-        assert len(options.event_store) == 0
+        assert len(options.settings["event_store"]) == 0
 
 
 class Slow(MemoryEventStore):

@@ -145,7 +145,7 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
                 answered = await yard.said("POST", session, request("ping", None, 1000))
                 assert from_json(answered.events()[-1].data if answered.events() else answered.body)["result"] == {}
                 assert (await yard.said("DELETE", session, None)).status == 204
-        await trio.sleep(2 * app.options.session_timeout)  # for sessions whose id never reached a client
+        await trio.sleep(2 * app.options.settings["session_timeout"])  # for sessions whose id never reached a client
         assert (app.statistics().sessions, made.server.statistics().sessions) == (0, 0)
         assert trio.lowlevel.current_statistics().tasks_living == tasks
         if isinstance(store, MemoryEventStore):

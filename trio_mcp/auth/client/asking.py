@@ -1,4 +1,4 @@
-"""A person is asked to sign in: in a browser that comes back to a listener, or by pasting."""
+"""Asking a person to sign in: a browser comes back to a listener, or the person pastes a URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.client.listener import Redirections, listening
 from trio_mcp.auth.client.terminal import show_code
-from trio_mcp.auth.rules.steps import Ask, ShowCode
+from trio_mcp.auth.rules.steps import ShowCode, SignIn
 from trio_mcp.errors import AuthorizationError, TrioMcpError
 
 __all__ = ["Asker", "Person", "Show"]
@@ -41,7 +41,7 @@ class Person:
         self._show = show
         self._arriving = arriving
 
-    async def ask(self, ask: Ask) -> Mapping[str, str]:
+    async def ask(self, ask: SignIn) -> Mapping[str, str]:
         """Let the person sign in, and return the parameters of the redirection, whose ``state`` is right.
 
         Raises:
@@ -53,8 +53,8 @@ class Person:
             nursery.start_soon(self._shown, ask)
             return await self._arriving.one(ask.state)
 
-    async def _shown(self, ask: Ask) -> None:
-        # Both at once: a person who is asked to paste may as well have a browser that comes back by itself.
+    async def _shown(self, ask: SignIn) -> None:
+        # Both ways are open at once: a person who is asked to paste may have a browser that comes back by itself.
         try:
             pasted = await self._show(ask.url)
         except TrioMcpError:
@@ -67,7 +67,7 @@ class Person:
         if pasted is None:
             return
         try:
-            # By the same rules as for the listener: the `state` has to be right, and each redirection counts once,
+            # The rules are those of the listener: the `state` has to be right, and each redirection counts once,
             # whichever way it comes.
             found = self._arriving.arrived(urlsplit(pasted.strip()).query)
         except ValueError:
@@ -77,7 +77,7 @@ class Person:
         if found is None:
             raise AuthorizationError(
                 "redirection",
-                "what was pasted is not the URL that the sign-in ended on",
+                "the pasted text is not the URL that the sign-in ended on",
                 issuer=ask.issuer,
                 advice="sign in again, and paste the whole URL",
             )
@@ -109,6 +109,6 @@ class Asker:
             await trio.lowlevel.checkpoint()
             yield Person(self._show, self._show_code, redirect, Redirections(redirect or ""))
             return
-        # Before the flow begins: the port is part of the redirect URI that is registered and sent.
+        # The port is bound before the flow begins: it is part of the redirect URI that is registered and sent.
         async with listening(redirect) as arriving:
             yield Person(self._show, self._show_code, arriving.uri, arriving)

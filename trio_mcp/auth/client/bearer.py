@@ -1,4 +1,4 @@
-"""Tokens that the program has already, or gets by itself."""
+"""Tokens that the program has, or gets by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.http.headers import Headers
 __all__ = ["BearerToken", "TokenFunction"]
 
 TokenFunction: TypeAlias = Callable[[], Awaitable[str]]
-"""Returns a token that holds now."""
+"""Returns a token that is valid now."""
 
 # A line break would begin another field of the request. RFC 6750, section 2.1, allows fewer characters than this.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -74,9 +74,9 @@ class _Signer:
 
     async def token(self, refused: str = "") -> str:
         """Return a token, another than the one that was refused if the program has another."""
-        # At first both are empty, so that the function is called before the first request, too.
+        # Both are empty at first, so the function is called before the first request, too.
         if self._token == refused and callable(self._source):
-            # Those that come later find what the first one got; an operation with a token never waits here.
+            # Later operations find the token that the first one got; an operation with a token never waits here.
             async with self._asking:
                 if self._token == refused:
                     self._token = await _asked(self._source)
@@ -104,7 +104,8 @@ class _Attempt:
         if status not in (401, 403) or not self._used:
             return False
         wanted = read_wanted(headers, token=self._used)
-        # Once for an operation: a function whose tokens are all refused would otherwise send the request forever.
+        # Each operation does this once: a function whose tokens are all refused would otherwise send the request
+        # forever.
         if status == 401 and not self._renewed and not self._signer.fixed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:
@@ -131,8 +132,8 @@ async def _asked(source: TokenFunction) -> str:
         _check(token)
     except AuthorizationError:
         raise
-    except Exception as exc:  # of the program: a call must not end in more than an error
-        # Only its type: the text of an exception that is not ours may quote the token.
+    except Exception as exc:  # any exception of the program becomes an error of this call
+        # Only the type is shown: the text of a foreign exception may quote the token.
         problem = f"the function of BearerToken failed with {type(exc).__name__}"
         raise AuthorizationError("token", problem, advice="see the cause of this error") from exc
     return token
@@ -142,5 +143,5 @@ def _check(token: object) -> None:
     if not isinstance(token, str):
         raise TypeError(f"a token must be a string, got {type(token).__name__}")
     if not _TOKEN.fullmatch(token):
-        # Without the token itself.
+        # The message does not quote the token, which is secret.
         raise ValueError("a token must be printable ASCII without spaces, and not empty; leave out the word Bearer")

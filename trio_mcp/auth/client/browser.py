@@ -17,7 +17,7 @@ __all__ = ["open_browser"]
 TIMEOUT: Final = 10.0
 """Seconds for the browser to start. Chosen; one that runs in the foreground returns only when it ends."""
 
-# They would take over the terminal, and few of them can show a sign-in page.
+# These browsers would take over the terminal, and few of them can show a sign-in page.
 _OF_THE_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
 
 
@@ -32,7 +32,7 @@ async def open_browser(url: str) -> None:
     """
     host = _host_of(url)
     await trio.lowlevel.checkpoint()
-    # First of all: whether a browser really shows the page can't be told from here.
+    # The URL is written first: no one here can tell whether a browser really shows the page.
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
         # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.
@@ -41,7 +41,7 @@ async def open_browser(url: str) -> None:
 
 
 def _host_of(url: str) -> str:
-    """Return the host of a URL for a message, in its encoded form: a name in other scripts may only look known."""
+    """Return the host of a URL for a message, in its encoded form: a name in another script may imitate a known one."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna").decode("ascii")

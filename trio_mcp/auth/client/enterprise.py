@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, Unpack
 
-from trio_mcp.auth.client.machine_means import MachineMeans
 from trio_mcp.auth.client.machines import Machine, called
 from trio_mcp.auth.client.oauth import OAuth
-from trio_mcp.auth.fetching import FetchFunction
-from trio_mcp.auth.rules.dpop import DpopUse
+from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.rules.metadata import find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, register
-from trio_mcp.auth.rules.steps import Call, Flow
+from trio_mcp.auth.rules.steps import CallFunction, Flow
 from trio_mcp.auth.rules.token_answers import Tokens
 from trio_mcp.auth.rules.token_requests import JWT_BEARER, TOKEN_EXCHANGE, TokenEndpoint, jwt_bearer, token_exchange
 from trio_mcp.auth.rules.urls import UrlPolicy
@@ -28,8 +25,8 @@ Identify: TypeAlias = Callable[[Callable[[], float]], Flow[tuple[TokenEndpoint, 
 class IdentityAssertion(Machine):
     """Signs requests for a person whom an identity provider knows, as the organization allows (ID-JAG).
 
-    The person signs in at the provider, once for all servers. The ID token of that is exchanged there for an assertion,
-    and the assertion at the server's authorization server for a token.
+    The person signs in at the provider, once for all servers. The provider exchanges the ID token for an assertion,
+    and the server's authorization server exchanges the assertion for a token.
 
     Args:
         idp: The issuer of the identity provider.
@@ -38,12 +35,7 @@ class IdentityAssertion(Machine):
         client: The program at the server's authorization server, with the secret or key that it has there.
         idp_client: The program at the identity provider, to which the ID token of the function is issued; an `OAuth`
             has its own.
-        scopes: What to ask for; by default what the server asks for.
-        dpop: Whether tokens are bound to a key: ``"auto"`` where the authorization server offers it, ``"require"``, or
-            ``"off"``.
-        urls: Which URLs that a server names are fetched.
-        fetch: Makes the exchanges instead; for tests.
-        clock: Tells the time, in seconds since the epoch.
+        options: Further arguments; see `TokenOptions`.
 
     Raises:
         TypeError: If there are two clients at the identity provider, or none; or the person is something else.
@@ -60,13 +52,8 @@ class IdentityAssertion(Machine):
         *,
         client: RegisteredClient,
         idp_client: RegisteredClient | None = None,
-        scopes: Collection[str] | None = None,
-        dpop: DpopUse = "auto",
-        urls: UrlPolicy | None = None,
-        fetch: FetchFunction | None = None,
-        clock: Callable[[], float] = time.time,
+        **options: Unpack[TokenOptions],
     ) -> None:
-        policy = UrlPolicy() if urls is None else urls
         if isinstance(person, OAuth):
             if idp_client is not None:
                 raise TypeError("an OAuth has its own client: leave out idp_client")
@@ -76,27 +63,24 @@ class IdentityAssertion(Machine):
         elif idp_client is None:
             raise TypeError("pass idp_client, to which the ID token is issued")
         else:
-            identify = partial(_given, idp, person, idp_client, policy)
-        means = MachineMeans(
+            identify = partial(_given, idp, person, idp_client, options.get("urls", UrlPolicy()))
+        super().__init__(
             partial(_ask, identify),
+            options,
             grant=JWT_BEARER,
             client=client,
             issuer=client.issuer,
-            scopes=scopes,
-            dpop=dpop,
-            urls=policy,
-            clock=clock,
-            # Both an `OAuth` and a function may have to ask the person for the ID token. No renewal has time for that.
+            # Both an `OAuth` and a function may have to ask the person for the ID token, and a renewal has no time for
+            # that.
             asks=True,
             again=False,
         )
-        super().__init__(means, policy, fetch)
 
 
 def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
     there, id_token = yield from identify(at.clock)
-    # The provider is asked, but the audience is the server's authorization server, where alone the assertion is
-    # accepted (draft-ietf-oauth-identity-assertion-authz-grant). That text leaves `resource` to the client; the
+    # The request goes to the provider, but the audience is the server's authorization server, where alone the assertion
+    # is accepted (draft-ietf-oauth-identity-assertion-authz-grant). That text leaves `resource` to the client; the
     # conformance suite demands it.
     assertion = yield from token_exchange(
         there, id_token=id_token, audience=at.issuer, scopes=scopes, resource=resource
@@ -106,7 +90,7 @@ def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resourc
 
 def _signed_in(idp: str, person: OAuth, clock: Callable[[], float]) -> Flow[tuple[TokenEndpoint, str]]:
     # A flow can't await, so what drives the flow makes the call.
-    found: tuple[TokenEndpoint, str] = yield Call(lambda: person.identity(idp))
+    found: tuple[TokenEndpoint, str] = yield CallFunction(lambda: person.identity(idp))
     return found
 
 
@@ -117,7 +101,7 @@ def _given(
     policy: UrlPolicy,
     clock: Callable[[], float],
 ) -> Flow[tuple[TokenEndpoint, str]]:
-    # Looked up each time: providers move their endpoints, and this happens once in a token's life.
+    # The metadata is looked up each time: providers move their endpoints, and this happens once in a token's life.
     provider = yield from find_server(idp, policy, idp)
     record = yield from register(provider, client=client, redirect=None, grants=(TOKEN_EXCHANGE,))
     there = TokenEndpoint(

@@ -1,4 +1,4 @@
-"""Work that several tasks wait for, and that no task's end stops."""
+"""Work that several tasks wait for, and that goes on when one of them ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Flight:
     It ends when its last waiter leaves, unless it is at a point where that would lose something.
 
     Args:
-        scopes: The scopes that it is to bring.
+        scopes: The scopes that its login must have.
 
     Attributes:
         scopes: As above.
@@ -28,7 +28,7 @@ class Flight:
         fresh: Whether it got new tokens; False if those of another process would do.
     """
 
-    # The task is one of the run: the clients that wait may close in any order, and none of them has to stay for others.
+    # The task belongs to the run: the clients that wait may close in any order, and none has to stay for others.
     def __init__(self, scopes: frozenset[str] = frozenset()) -> None:
         self.scopes = scopes
         self.ended = trio.Event()
@@ -43,7 +43,7 @@ class Flight:
         """Start the task.
 
         Args:
-            work: What it does; a failure is raised for everyone who waits.
+            work: The work; a failure is raised for everyone who waits.
             ended: Called at its end, before anyone is told.
         """
         # A system task has the context of the run: the program's hooks, such as `show`, would not see the context
@@ -54,23 +54,23 @@ class Flight:
         try:
             with self._scope:
                 await work(self)
-        except Exception as error:  # of the waiters, not of the run
+        except Exception as error:  # it is raised for the waiters, not in the run
             self._error = error
         except BaseException as error:  # noqa: ASYNC103 - only Ctrl-C is kept
-            # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: if a task of the run raised it, that
+            # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: raised in a task of the run, it
             # would be an internal error of Trio.
             self._error = interruption_in(error)
             if self._error is None:
                 raise
         finally:
-            # In this order: who wakes up and needs still more must not find the flight that has just ended.
+            # The order matters: a waiter that wakes up and needs more must not find the flight that has just ended.
             ended()
             self.ended.set()
 
     @property
     def abandoned(self) -> bool:
         """Whether it is ending because its last waiter left."""
-        # Also if it has come to a request for tokens just then: that is not sent any more.
+        # This counts even if it has just reached a request for tokens: that is no longer sent.
         return self._scope.cancel_called
 
     def hold(self) -> None:

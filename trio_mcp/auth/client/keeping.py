@@ -1,4 +1,4 @@
-"""The login at one server: what is known of it, and all that changes it."""
+"""The login at one server, and everything that changes it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import attrs
@@ -15,30 +15,28 @@ import trio
 from trio_mcp.auth.client.asking import Asker, Person
 from trio_mcp.auth.client.flights import Flight
 from trio_mcp.auth.client.stores.memory import TokenStore
-from trio_mcp.auth.fetching import FetchFunction
+from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.metadata import find_resource
-from trio_mcp.auth.rules.steps import Ask, Call, Fetch, Flow, ShowCode, Step, Wait
+from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, SignIn, Step, Wait
 from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
 from trio_mcp.errors import AuthorizationError
 
-__all__ = ["Keeper", "Means", "Need", "differ_by_port", "drive"]
+__all__ = ["Keeper", "Means", "Need", "differ_by_port"]
 
 FINISH = 10
-"""How long a request for tokens goes on although no task waits for it, in seconds; chosen."""
-
-ResultT = TypeVar("ResultT")
+"""For how many seconds a request for tokens goes on although no task waits for it; chosen."""
 
 
 @attrs.frozen
 class Need:
-    """What a login is needed for.
+    """The need for a login, and what it must satisfy.
 
     Attributes:
         server: The URL of the MCP server.
-        wanted: What its response asks for.
+        wanted: The demands of its response.
         scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
         old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
         redirect: Where the browser comes back to; None if no browser comes back.
@@ -56,7 +54,7 @@ class Means(Protocol):
 
     @property
     def asker(self) -> Asker | None:
-        """What asks a person; None where there is no person."""
+        """The part that asks a person; None where there is no person."""
 
     @property
     def redirect(self) -> str | None:
@@ -86,7 +84,8 @@ class Means(Protocol):
 class Keeper:
     """Keeps the login at one server, for all clients of a run that share it.
 
-    Those who have a token that works do not wait here. All others wait for a flight: of each kind there is one at most.
+    Tasks with a token that works do not wait here. All others wait for a flight, of which there is one of each kind at
+    most.
 
     Args:
         server: The URL of the server.
@@ -121,29 +120,25 @@ class Keeper:
         self._fetching, self._urls = fetching, urls
         self._known: str | None = None  # what the store had when we last looked
         self._loaded = False
-        # By kind, so that a token can be refreshed while a person signs in.
+        # The flights are kept by kind, so that a token can be refreshed while a person signs in.
         self._flights: dict[str, Flight] = {}
 
     async def load(self) -> None:
-        """Look into the store, once."""
+        """Read the store, once."""
         await trio.lowlevel.checkpoint()
         if not self._loaded:
             text = await self._store.load(self._key)
-            if not self._loaded:  # someone else may have been here meanwhile, and further
+            if not self._loaded:  # another task may have come further meanwhile
                 self._loaded = True
                 self._read(text)
 
     async def close(self) -> None:
         """Wait for what may not be stopped, even when cancelled."""
-        # At its end a run cancels the tasks of flights, too, and a refresh token that is on its way would be lost. What
-        # goes on without a waiter is a request for tokens, which `FINISH` bounds.
+        # A run that ends cancels the tasks of flights, too, and would lose a refresh token that is on its way. Only a
+        # request for tokens goes on without a waiter, and `FINISH` bounds that.
         with trio.CancelScope(shield=True):
             for flight in list(self._flights.values()):
                 await flight.ended.wait()
-
-    async def reload(self) -> None:
-        """Look into the store again: it was changed."""
-        await self._reread()
 
     def usable(self, refused: Login | None = None) -> bool:
         """Return whether there is a token to try, other than that of a login which was refused."""
@@ -156,8 +151,8 @@ class Keeper:
             login is not None
             and login.expires_at is not None
             and self._clock() >= login.expires_at
-            # A token that can't be renewed is sent all the same: the server's clock decides, and no person is asked
-            # without a refusal.
+            # A token that can't be renewed is sent even so: the server's clock decides, and no person is asked without
+            # a refusal.
             and self._means.renew(login, self.prover) is not None
         )
 
@@ -174,7 +169,7 @@ class Keeper:
         Raises:
             AuthorizationError: If that fails. The login stays as it was.
         """
-        # Again if the flight was one that ended for want of waiters: nothing is known of the login then.
+        # Repeat this if the flight ended because its waiters left: then nothing is known about the login.
         while self.login is refused and self._means.renew(refused, self.prover) is not None:
             if flight := await self._shared("renewal", frozenset(), partial(self._renew, refused=refused)):
                 return flight.fresh
@@ -185,7 +180,7 @@ class Keeper:
 
         Args:
             refused: The login that does not do.
-            wanted: What the response asks for.
+            wanted: The demands of the response.
             scopes: The scopes that the login must have.
 
         Returns:
@@ -194,8 +189,8 @@ class Keeper:
         Raises:
             AuthorizationError: If that fails.
         """
-        # Again after a flight for other scopes: what it brought need not do here, and what it failed with concerns
-        # others.
+        # Repeat this after a flight for other scopes: its login need not suffice here, and its failure concerns other
+        # operations.
         while not self.usable(refused):
             work = partial(self._obtain, refused=refused, wanted=wanted, scopes=scopes)
             if flight := await self._shared("login", scopes, work):
@@ -204,7 +199,7 @@ class Keeper:
 
     async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> Flight | None:
         """Wait for the flight of a kind, one that is under way or a new one; return it if it was for these scopes."""
-        # No checkpoint from here until the flight is in the dict, or two tasks would start one each.
+        # There is no checkpoint from here until the flight is in the dict: two tasks would start one each.
         flight = self._flights.get(kind)
         if flight is None:
             flight = self._flights[kind] = Flight(scopes)
@@ -212,45 +207,45 @@ class Keeper:
         if scopes <= flight.scopes and not flight.abandoned:
             await flight.wait()
             return flight
-        # Not `flight.wait()`, which would raise the error of others, and keep alive what they have given up.
+        # `flight.wait()` would raise the errors of other tasks, and keep alive a flight that they have given up.
         await flight.ended.wait()
         return None
 
     async def _renew(self, flight: Flight, refused: Login) -> None:
         async with self._store.lock(self._key):
-            # Another process may have been here first: its refresh token is good, and ours is used up.
-            if await self._reread():
+            # Another process may have been here first: then its refresh token is good, and ours is used up.
+            if await self.reread():
                 return
             failure: AuthorizationError | None = None
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
                 failure = error
-            # After the block: a cancellation inside it would replace the error.
+            # This comes after the block: a cancellation inside it would replace the error.
             if failure is None:
                 flight.fresh = True
                 await self._keep(login)
             elif failure.error in ("invalid_grant", "invalid_client"):
-                # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before. And
-                # not even they do if another process has used the token up, whose new one is in the store by now.
-                if not await self._reread():
+                # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before.
+                # Even then, another process may have refreshed it; the store has the new token.
+                if not await self.reread():
                     await self._drop(refused, failure)
             elif not await self._moved(flight, refused):
                 raise failure
 
     async def _refreshed(self, flight: Flight, login: Login) -> Login:
-        # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers
-        # allow that for a while. With a new flow, since no proof and no assertion may be sent twice.
+        # A truncated response may have carried a new refresh token, so the old one is tried once more: most servers
+        # allow that for a while. The second try is a new flow, since no proof and no assertion may be sent twice.
         until = trio.current_time() + FINISH
-        # The time is for both tries together: the lock is held meanwhile, and other processes wait for it.
+        # Both tries share this time: the lock is held meanwhile, and other processes wait for it.
         for last in (False, True):
             flow = self._means.renew(login, self.prover)
             assert flow is not None
             try:
                 return await drive(flow, self._actor(flight, None, until))
             except AuthorizationError:
-                # An answer is final, whatever it says. A refresh token that was rotated and comes again may end the
-                # whole login (RFC 9700, section 4.14).
+                # Any response is final. A refresh token that comes again after its rotation may end the whole login
+                # (RFC 9700, section 4.14).
                 if flight.answered or last:
                     raise
         raise AssertionError("both tries returned or raised")
@@ -259,22 +254,22 @@ class Keeper:
         """Return whether the server has another authorization server now: the old one may be gone for good."""
         flight.release()
         try:
-            # Silence ends no login. But a server that names another authorization server by now will not take the
-            # tokens of the old one, so that a new sign-in is due.
+            # Silence ends no login. But a server that now names another authorization server won't accept tokens of the
+            # old one, so a new sign-in is due.
             found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
         except AuthorizationError:
             return False
         return found is not None and not any(same_issuer(each, login.issuer) for each in found.servers)
 
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
-        """Drop what a server says does not hold any more, and nothing else."""
+        """Drop the part of a login that a server says is invalid, and nothing else."""
         if error.error == "invalid_grant":
             # The client and the scopes stay: the next sign-in need not register again, and asks for no less than
             # before.
             await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
         elif login.client.origin == "registered":
-            # What has registered itself can do so again. A client that the user gave can't: nothing is lost for a
-            # secret that is wrong for now.
+            # A client that has registered itself can do so again. One that the program gave can't: a secret that is
+            # wrong for now must lose nothing.
             await self._keep(None)
         else:
             raise error
@@ -282,20 +277,20 @@ class Keeper:
     async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
         refusal = self._means.refusal(Need(self.server, wanted, scopes, self.login))
         if refusal is not None:
-            # Without the lock, which another process may hold for as long as its person takes.
-            if await self._reread() and self.usable(refused):
+            # Don't wait for the lock: another process may hold it for as long as its person takes.
+            if await self.reread() and self.usable(refused):
                 return
             raise refusal
-        # A lock of its own, since a person takes time, and a refresh must not wait for that.
+        # This is a second lock, since a person takes time, and a refresh must not wait for that.
         async with self._store.lock(f"{self._key}#login"):
             # While this process waited for the lock, another one may have asked the person already.
-            if await self._reread() and self.usable(refused):
+            if await self.reread() and self.usable(refused):
                 return
             async with self._person() as person:
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
-            # In this order everywhere, the lock of logins first, or two processes could wait for each other.
+            # Every process takes the lock of sign-ins first, or two processes could wait for each other.
             async with self._store.lock(self._key):
                 await self._keep(login)
 
@@ -311,7 +306,7 @@ class Keeper:
     async def _open(self, stack: contextlib.AsyncExitStack, asker: Asker) -> Person:
         redirect = self._means.redirect
         registered = None if self.login is None else self.login.client.redirect
-        # Not every authorization server allows any port of loopback, so the one that was registered comes first.
+        # Some authorization servers don't allow any port of loopback, so the registered one is tried first.
         if redirect is not None and registered is not None and differ_by_port(redirect, registered):
             with contextlib.suppress(AuthorizationError):  # taken
                 return await stack.enter_async_context(asker.opened(registered))
@@ -322,8 +317,8 @@ class Keeper:
     ) -> Callable[[Step], Awaitable[Any]]:
         """Return what carries out the steps of one flow."""
         fetch = self._fetching()
-        # Until when a code that is shown has to be entered. The flow polls meanwhile, so there is no one wait that a
-        # timeout could end.
+        # This is the time by which a shown code has to be entered. The flow polls meanwhile, so there is no single wait
+        # that a timeout could end.
         entered_by = math.inf
 
         async def act(step: Step) -> Any:
@@ -331,31 +326,31 @@ class Keeper:
             match step:
                 case Fetch(step="token" | "refresh"):
                     flight.hold()
-                    # Anew for each request: the first may be answered with a demand for a nonce, and the second one
-                    # cut.
+                    # This is reset for each request: the response to the first may demand a nonce, and the second may
+                    # be cut off.
                     flight.answered = False
-                    # No task that leaves cancels this any more, so it has to end by itself.
+                    # A task that leaves no longer cancels this, so it has to end by itself.
                     with trio.move_on_at(min(until, trio.current_time() + FINISH)):
                         response = await fetch(step)
                         flight.answered = True
                         return response
-                    raise AuthorizationError(step.step, f"no answer came within {FINISH} seconds")
+                    raise AuthorizationError(step.step, f"no response came within {FINISH} seconds")
                 case Fetch():
                     return await fetch(step)
                 case Wait():
                     if trio.current_time() + step.seconds > entered_by:
                         raise self._late(None)
                     await trio.sleep(step.seconds)
-                    fetch = self._fetching()  # a flow that waits, and so may go on for long, has a bound of its own
+                    fetch = self._fetching()  # a flow that waits may last long, so each wait renews its bound
                     return None
-                case Call():
+                case CallFunction():
                     return await step.function()
-            # Only means with an asker make flows that ask.
+            # Only means with an asker make flows that ask a person.
             assert person is not None
-            # What was sent so far has brought no tokens, and a person may take minutes: from here on the last waiter
-            # who leaves ends it.
+            # The requests so far have brought no tokens, and a person may take minutes: from here on the last waiter
+            # who leaves ends the flight.
             flight.release()
-            await self._put_client_to_the_test()
+            await self._doubt_client()
             if isinstance(step, ShowCode):
                 seconds = min(step.expires_in, self._means.login_timeout)
                 entered_by = trio.current_time() + self._means.login_timeout
@@ -364,14 +359,14 @@ class Keeper:
 
         return act
 
-    async def _put_client_to_the_test(self) -> None:
-        # A server that has forgotten the client shows that on a page, and no redirection says so. So if this login ends
-        # without one, the next one registers anew.
+    async def _doubt_client(self) -> None:
+        # A server that has forgotten the client says so on a page, and no redirection does. So if this sign-in ends
+        # without tokens, the next one registers again.
         async with self._store.lock(self._key):
             if self.login is not None and not self.login.access_token:
                 await self._keep(None)
 
-    async def _ask(self, step: Ask, person: Person) -> Any:
+    async def _ask(self, step: SignIn, person: Person) -> Any:
         with trio.move_on_after(self._means.login_timeout):
             return await person.ask(step)
         raise self._late(step.issuer)
@@ -390,7 +385,7 @@ class Keeper:
             login = None if text is None else Login.from_json(text)
             self._take(login if login is not None and self._means.accepts(login) else None)
         except ValueError as error:
-            # Never taken for a store without a login: a person would be asked, and what is there replaced.
+            # This never counts as a store without a login: a person would be asked, and the stored text replaced.
             raise AuthorizationError(
                 "store",
                 f"what is stored for {without_query(self.server)} is not a login: {error}",
@@ -398,8 +393,8 @@ class Keeper:
             ) from None
         self._known = text
 
-    async def _reread(self) -> bool:
-        """Look into the store again, and return whether it has changed."""
+    async def reread(self) -> bool:
+        """Read the store again, and return whether it has changed."""
         text = await self._store.load(self._key)
         if text == self._known:
             return False
@@ -407,7 +402,7 @@ class Keeper:
         return True
 
     async def _keep(self, login: Login | None) -> None:
-        # In memory first: if it can't be stored, this process at least goes on with it.
+        # The login is kept in memory first: if it can't be stored, at least this process goes on with it.
         self._take(login)
         text = None if login is None else login.to_json()
         await self._store.save(self._key, text)
@@ -418,34 +413,9 @@ class Keeper:
         if key is None:
             self.prover = None
         elif self.prover is None or self.prover.key != key:
-            # Only for another key: the prover of this one has learned the nonces of its servers.
+            # The prover of the same key is kept, since it has learned the nonces of its servers.
             self.prover = Prover(key, clock=self._clock)
         self.login = login
-
-
-async def drive(flow: Flow[ResultT], act: Callable[[Step], Awaitable[Any]]) -> ResultT:
-    """Run a flow to its end, and return what it returns.
-
-    Args:
-        flow: The flow.
-        act: Carries out a step, and returns the outcome. What it raises is raised in the flow.
-    """
-    outcome, failure = None, None
-    try:
-        while True:  # noqa: ASYNC913 - carrying out a step is up to `act`
-            step = flow.send(outcome) if failure is None else flow.throw(failure)
-            outcome, failure = None, None
-            try:
-                outcome = await act(step)
-            except Exception as error:
-                # Raised in the flow, which may know what to do: metadata has several places, and a poll for a device's
-                # tokens may fail a few times.
-                failure = error
-    except StopIteration as done:
-        result: ResultT = done.value
-        return result
-    finally:
-        flow.close()
 
 
 def differ_by_port(one: str, other: str) -> bool:

@@ -29,11 +29,11 @@ LONGEST_HEAD: Final = 32 * 1024
 TIMEOUT: Final = 10.0
 """Seconds for a request and its response."""
 
-# Fixed rather than resolved, so that no entry of a resolver makes it listen for other machines. Which of the two a
-# browser takes for `localhost` can't be known, so both are listened on.
+# The addresses are fixed rather than resolved, so that no entry of a resolver makes it listen for other machines. Which
+# of the two a browser chooses for `localhost` can't be known, so it listens on both.
 _ADDRESSES: Final = {"127.0.0.1": ["127.0.0.1"], "::1": ["::1"], "localhost": ["127.0.0.1", "::1"]}
 
-# Whether the sign-in succeeded is not known yet, and an error of the redirection has still to be checked.
+# The page can't say whether the sign-in succeeded: an error in the redirection has still to be checked.
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
@@ -63,9 +63,9 @@ def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
     except ValueError:
         return None
     found = dict(pairs)
-    # In constant time: how long it takes must not tell how much of a guess is right.
+    # The comparison takes constant time: its duration must not show how much of a guess is right.
     right = hmac.compare_digest(found.get("state", "").encode(), state.encode())
-    # RFC 6749, section 3.1: no parameter comes twice. If one did, others could read the value that was not checked
+    # RFC 6749, section 3.1: no parameter comes twice. If one did, other code could read the value that was not checked
     # here.
     return found if right and max(Counter(name for name, _ in pairs).values()) == 1 else None
 
@@ -92,10 +92,10 @@ class Redirections:
     async def one(self, state: str) -> Mapping[str, str]:
         """Wait for the redirection with this ``state``, and return its parameters.
 
-        Others are answered with 400, and it goes on waiting.
+        Other redirections get a 400, and the wait goes on.
 
         Raises:
-            AuthorizationError: After 100 wrong ones.
+            AuthorizationError: After 100 wrong redirections.
         """
         self._state, self._outcome, self._ended = state, None, trio.Event()
         try:
@@ -105,13 +105,13 @@ class Redirections:
         if self._outcome is None:
             raise AuthorizationError(
                 "redirection",
-                f"{MAX_WRONG} redirections to {self.uri} were none of this sign-in",
+                f"none of {MAX_WRONG} redirections to {self.uri} belonged to this sign-in",
                 advice="find out what sends them, then sign in again",
             )
         return self._outcome
 
     def arrived(self, query: str) -> Mapping[str, str] | None:
-        """Take the query of a redirection; return its parameters if it is the one that is waited for."""
+        """Take the query of a redirection; return its parameters if it is the expected one."""
         found = None if self._state is None else parameters_of(query, self._state)
         if found is not None:
             self._state = None  # each counts once
@@ -127,7 +127,7 @@ class Redirections:
         self._ended.set()
 
     async def serve(self, stream: trio.abc.HalfCloseableStream) -> None:
-        """Answer one request, and close the connection."""
+        """Respond to one request, and close the connection."""
         async with stream:
             if len(self._silent) + self._answered >= MAX_CONNECTIONS and not self._make_room():
                 return
@@ -143,8 +143,8 @@ class Redirections:
 
     def _make_room(self) -> bool:
         """Give up the oldest connection without a whole head, if there is one."""
-        # Not the new one, which may be the browser's: it sends its head at once, and any program of this machine can
-        # hold connections open.
+        # The new connection may be the browser's, which sends its head at once; any program of this machine can hold
+        # connections open.
         oldest = next(iter(self._silent), None)
         if oldest is None:
             return False
@@ -172,14 +172,14 @@ class Redirections:
             pass  # the redirection counts, though the person does not see the page
         finally:
             self._answered -= 1
-            # Only now, or the one who waits would close the listener, and with it this connection, before the person
-            # sees the page. In `finally`, since a browser that does not read the page has signed in all the same.
+            # This comes last: the waiting task closes the listener, and with it this connection, before the person sees
+            # the page. It is in `finally`, since a browser that does not read the page has signed in nevertheless.
             if found is not None:
                 self.settle(found)
 
     def _judge(self, request: h11.Request) -> tuple[int, Mapping[str, str] | None]:
         hosts = [value for name, value in request.headers if name == b"host"]
-        # Another name that leads here could be one that an attacker makes lead here (DNS rebinding).
+        # An attacker can make another name lead here (DNS rebinding).
         if hosts != [self._host.encode()] and [host.lower() for host in hosts] != [self._host.encode()]:
             return 400, None
         path, _, query = request.target.decode("ascii", "replace").partition("?")
@@ -187,8 +187,8 @@ class Redirections:
             return 404, None  # such as the icon of the page
         if request.method != b"GET":
             return 405, None
-        # A redirection is what the person's browser shows. What a page embeds or fetches is not one, nor a wrong one:
-        # any page could use those up.
+        # Only a page that the person's browser shows is a redirection. A resource that a page embeds or fetches is
+        # none, and doesn't count as a wrong one: any page could use those up.
         if any(value != b"document" for name, value in request.headers if name == b"sec-fetch-dest"):
             return 400, None
         found = self.arrived(query)
@@ -239,7 +239,7 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
             # The second address gets the port of the first, as there is one redirect URI.
             port = listener.socket.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        # A URI without a port stays as it is: authorization servers compare it with the one that was registered.
+        # A URI without a port is left unchanged: authorization servers compare it with the registered one.
         netloc = shown if parts.port is None else f"{shown}:{port}"
         redirections = Redirections(parts._replace(netloc=netloc).geturl())
         async with background_nursery() as nursery:
@@ -250,7 +250,7 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
 def _checked(redirect: str) -> SplitResult:
     try:
         parts = urlsplit(redirect)
-        # The port is read because that raises if it can't be one.
+        # The port is read because reading an invalid one raises.
         fits = parts.scheme == "http" and parts.hostname in _ADDRESSES and (parts.port or 0) >= 0
     except ValueError:
         fits = False

@@ -1,26 +1,25 @@
-"""Programs that get tokens without a person: by credentials of their own, or by what their platform says of them."""
+"""Programs that get tokens without a person: with their own credentials, or with an assertion of their platform."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, Unpack
 
 import trio
 
-from trio_mcp.auth.client.machine_means import MachineMeans
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp._settings import completed
+from trio_mcp.auth.client.machine_means import AskFor, MachineMeans
+from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.signing import Kept
-from trio_mcp.auth.fetching import FetchFunction
-from trio_mcp.auth.rules.dpop import DpopUse
 from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.registration import RegisteredClient
-from trio_mcp.auth.rules.steps import Call, Flow
+from trio_mcp.auth.rules.steps import CallFunction, Flow
 from trio_mcp.auth.rules.token_answers import Tokens
 from trio_mcp.auth.rules.token_requests import JWT_BEARER, TokenEndpoint, client_credentials, jwt_bearer
-from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause, Signer
 
@@ -34,7 +33,7 @@ _MAX_ASSERTION: Final = 64 * 1024
 
 
 class Machine:
-    """An ``auth=`` of a program, whatever it has to show.
+    """An ``auth=`` of a program, whatever credentials it has.
 
     Attributes:
         extensions: The extensions of the protocol that a client with it declares.
@@ -42,8 +41,10 @@ class Machine:
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    def __init__(self, means: MachineMeans, urls: UrlPolicy | None, fetch: FetchFunction | None) -> None:
-        self._kept = Kept(means, urls=urls, fetch=fetch, clock=means.clock)
+    def __init__(self, ask_for: AskFor, options: TokenOptions, **means: Any) -> None:
+        refuse_unknown(type(self), options, TokenOptions)
+        whole = completed(TokenOptions, options)
+        self._kept = Kept(MachineMeans(ask_for, whole, **means), whole)
 
     def opened(self, server: str, pause: Pause) -> AbstractAsyncContextManager[Signer]:
         """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`."""
@@ -59,12 +60,7 @@ class ClientCredentials(Machine):
         key: Its private key; better than a secret, because it never leaves the program.
         issuer: The authorization server that knows it. Without it, that is the one which the first server names: name
             it unless you trust each server that you connect to with the secret.
-        scopes: What to ask for; by default what the server asks for.
-        dpop: Whether tokens are bound to a key: ``"auto"`` where the authorization server offers it, ``"require"``, or
-            ``"off"``.
-        urls: Which URLs that a server names are fetched.
-        fetch: Makes the exchanges instead; for tests.
-        clock: Tells the time, in seconds since the epoch.
+        options: Further arguments; see `TokenOptions`.
 
     Raises:
         ValueError: Unless there is either a secret or a key.
@@ -79,26 +75,12 @@ class ClientCredentials(Machine):
         secret: str | None = None,
         key: PrivateKeyJwt | None = None,
         issuer: str | None = None,
-        scopes: Collection[str] | None = None,
-        dpop: DpopUse = "auto",
-        urls: UrlPolicy | None = None,
-        fetch: FetchFunction | None = None,
-        clock: Callable[[], float] = time.time,
+        **options: Unpack[TokenOptions],
     ) -> None:
         if (secret is None) == (key is None):
             raise ValueError("ClientCredentials needs either a secret or a key, and not both")
         client = RegisteredClient(client_id, secret=secret, key=key, issuer=issuer)
-        means = MachineMeans(
-            _ask_as_client,
-            grant="client_credentials",
-            client=client,
-            issuer=issuer,
-            scopes=scopes,
-            dpop=dpop,
-            urls=urls,
-            clock=clock,
-        )
-        super().__init__(means, urls, fetch)
+        super().__init__(_ask_as_client, options, grant="client_credentials", client=client, issuer=issuer)
 
 
 class WorkloadIdentity(Machine):
@@ -111,12 +93,7 @@ class WorkloadIdentity(Machine):
             issuer, its token endpoint and a resource.
         issuer: The authorization server that trusts the platform. Without it, that is the one which the first server
             names: name it unless you trust each server that you connect to with the assertion.
-        scopes: What to ask for; by default what the server asks for.
-        dpop: Whether tokens are bound to a key: ``"auto"`` where the authorization server offers it, ``"require"``, or
-            ``"off"``.
-        urls: Which URLs that a server names are fetched.
-        fetch: Makes the exchanges instead; for tests.
-        clock: Tells the time, in seconds since the epoch.
+        options: Further arguments; see `TokenOptions`.
     """
 
     def __init__(
@@ -124,28 +101,20 @@ class WorkloadIdentity(Machine):
         assertion: Path | str | Assertion,
         *,
         issuer: str | None = None,
-        scopes: Collection[str] | None = None,
-        dpop: DpopUse = "auto",
-        urls: UrlPolicy | None = None,
-        fetch: FetchFunction | None = None,
-        clock: Callable[[], float] = time.time,
+        **options: Unpack[TokenOptions],
     ) -> None:
         if not callable(assertion):
             assertion = partial(_read_assertion, Path(assertion))
-        means = MachineMeans(
+        super().__init__(
             partial(_ask_as_workload, assertion),
+            options,
             grant=JWT_BEARER,
             # The assertion alone says who asks: nothing was registered, so no client is named (the draft of SEP-1933).
             client=None,
             issuer=issuer,
-            scopes=scopes,
-            dpop=dpop,
-            urls=urls,
-            clock=clock,
-            # The draft allows one try, but a renewal is tried again after an answer that was cut.
+            # The draft allows one try, but a renewal is tried again after a truncated response.
             again=False,
         )
-        super().__init__(means, urls, fetch)
 
 
 def _ask_as_client(at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
@@ -155,8 +124,8 @@ def _ask_as_client(at: TokenEndpoint, scopes: Collection[str], resource: str | N
 def _ask_as_workload(
     assertion: Assertion, at: TokenEndpoint, scopes: Collection[str], resource: str | None
 ) -> Flow[Tokens]:
-    # Each time anew, since the platform keeps replacing it. What the function makes of issuer and endpoint is up to it:
-    # for the draft the audience is the token endpoint, for the conformance suite the issuer.
+    # The assertion is read each time, since the platform keeps replacing it. The function decides what to do with
+    # issuer and endpoint: for the draft the audience is the token endpoint, for the conformance suite the issuer.
     text = yield from called("the assertion", at, lambda: assertion(at.issuer, at.url, resource))
     return (yield from jwt_bearer(at, assertion=text, scopes=scopes, resource=resource))
 
@@ -165,15 +134,15 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
     """Call a function of the program that returns something signed.
 
     Args:
-        what: What it returns.
-        at: Where that will be sent.
+        what: The name of the result, for error messages.
+        at: The endpoint that the result will be sent to.
         function: The function.
 
     Raises:
         AuthorizationError: If it fails, or returns something else.
     """
     try:
-        text = yield Call(function)
+        text = yield CallFunction(function)
     except AuthorizationError:
         raise
     except Exception as exc:
@@ -187,13 +156,13 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
 async def _read_assertion(path: Path, issuer: str, endpoint: str, resource: str | None) -> str:
     try:
         async with await trio.open_file(path, encoding="ascii") as file:
-            # One more than is allowed tells that it is too long, however large the file is that was named by mistake.
+            # One character beyond the limit shows that the file is too long, however large it is.
             text = await file.read(_MAX_ASSERTION + 1)
     except (OSError, ValueError) as exc:  # ValueError: not ASCII
         reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
         problem = f"the assertion can't be read from {path}: {reason}"
         raise AuthorizationError("token", problem, issuer=issuer, advice="let the platform put one there") from None
     if len(text) > _MAX_ASSERTION:
-        raise AuthorizationError("token", f"what {path} holds is too long for an assertion", issuer=issuer)
+        raise AuthorizationError("token", f"the content of {path} is too long for an assertion", issuer=issuer)
     # A line break at the end of the file is not part of the JWT.
     return text.strip()

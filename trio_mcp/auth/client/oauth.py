@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import get_args
+from typing import Unpack
 
 import attrs
 
-from trio_mcp._checks import check_choice, check_hook, check_seconds
+from trio_mcp._checks import check_hook, check_seconds
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp._settings import completed
 from trio_mcp.auth.client.asking import Asker, Show
 from trio_mcp.auth.client.browser import open_browser
-from trio_mcp.auth.client.keeping import Need, drive
+from trio_mcp.auth.client.keeping import Need
+from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.signing import Kept
 from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.client.terminal import show_code
-from trio_mcp.auth.fetching import FetchFunction
+from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.authorization import authorize, require_pkce
 from trio_mcp.auth.rules.device import device
-from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
-from trio_mcp.auth.rules.jose import need_jose
+from trio_mcp.auth.rules.dpop import Prover, choose_prover
 from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, check_redirect, register, reusable
 from trio_mcp.auth.rules.scopes import select_scopes
-from trio_mcp.auth.rules.steps import Fetch, Flow, ShowCode, Step
+from trio_mcp.auth.rules.steps import Flow, ShowCode
 from trio_mcp.auth.rules.token_answers import id_token_holds
 from trio_mcp.auth.rules.token_requests import (
     TokenEndpoint,
@@ -36,7 +37,7 @@ from trio_mcp.auth.rules.token_requests import (
     revoke,
     to_login,
 )
-from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
+from trio_mcp.auth.rules.urls import same_issuer, without_query
 from trio_mcp.errors import AuthorizationError, LoginRequired
 from trio_mcp.http.client.auth import Pause, Signer
 
@@ -53,7 +54,6 @@ class OAuth:
     One object may serve any number of clients, for any servers; each server has its own login.
 
     Args:
-        scopes: What to ask for; by default what the server asks for.
         client: A client that was registered beforehand. Without one, the client's metadata document is its id, or it
             registers itself.
         metadata_url: The URL of the client's own metadata document, for authorization servers that accept those.
@@ -63,13 +63,9 @@ class OAuth:
         redirect: Where the browser comes back to, on loopback; port 0 takes a free one. None: the person enters a code
             in a browser elsewhere (RFC 8628).
         login_timeout: How long a person has to sign in, in seconds. It counts against no other timeout.
-        dpop: Whether tokens are bound to a key of this client (RFC 9449): ``"auto"`` if the server and its
-            authorization server offer that, ``"require"``, or ``"off"``.
         assume_pkce: Issuers that support PKCE though their metadata does not say so. Others are refused.
-        urls: Which URLs that a server names are fetched and opened.
         show_code: Shows a person the code to enter, if there is no redirect; on stderr by default.
-        fetch: Makes the HTTP exchanges with authorization servers; by default within bounds and as ``urls`` allows.
-        clock: Tells the time, in seconds since the epoch.
+        options: Further arguments, such as ``scopes``; see `TokenOptions`.
 
     Attributes:
         store: Where logins are kept.
@@ -83,62 +79,51 @@ class OAuth:
     def __init__(
         self,
         *,
-        scopes: Collection[str] | None = None,
         client: RegisteredClient | None = None,
         metadata_url: str | None = None,
         store: TokenStore | None = None,
         show: Show | None = open_browser,
         redirect: str | None = "http://127.0.0.1:0/callback",
         login_timeout: float = 300,
-        dpop: DpopUse = "auto",
         assume_pkce: Collection[str] = (),
-        urls: UrlPolicy | None = None,
         show_code: Callable[[ShowCode], Awaitable[None]] = show_code,
-        fetch: FetchFunction | None = None,
-        clock: Callable[[], float] = time.time,
+        **options: Unpack[TokenOptions],
     ) -> None:
-        if isinstance(scopes, str):
-            raise TypeError(f"scopes must be a set of strings; write {set(scopes.split())!r}")
+        refuse_unknown(type(self), options, TokenOptions)
+        whole = completed(TokenOptions, options)
         if isinstance(assume_pkce, str):
             raise TypeError(f"assume_pkce must be a set of issuers; write {{{assume_pkce!r}}}")
         if client is not None and not isinstance(client, RegisteredClient):
             raise TypeError(f"client must be RegisteredClient(…), got {type(client).__name__}")
         if store is not None and not all(hasattr(store, each) for each in ("load", "save", "lock")):
             raise TypeError(f"store must be a TokenStore, such as FileTokens(), got {type(store).__name__}")
-        if metadata_url is not None:
+        for name, url, check in (
+            ("metadata_url", metadata_url, check_document_url),
+            ("redirect", redirect, check_redirect),
+        ):
             try:
-                check_document_url(metadata_url)
+                if url is not None:
+                    check(url)
             except ValueError as exc:
-                raise ValueError(f"metadata_url {metadata_url!r} {exc}") from None
+                raise ValueError(f"{name} {url!r} {exc}") from None
         check_hook("show", show)
         check_seconds("login_timeout", login_timeout)
-        check_choice("dpop", dpop, get_args(DpopUse))
-        if dpop == "require":
-            need_jose("dpop='require'")
-        if redirect is not None:
-            _check_redirect(redirect)
-        policy = UrlPolicy() if urls is None else urls
         self._means = _SigningIn(
-            scopes=None if scopes is None else frozenset(scopes),
+            whole,
             client=client,
             metadata_url=metadata_url,
             asker=None if show is None else Asker(show, show_code),
             redirect=redirect,
             login_timeout=login_timeout,
-            dpop=dpop,
             assume_pkce=frozenset(assume_pkce),
-            urls=policy,
-            clock=clock,
         )
-        self._kept = Kept(self._means, store=store, urls=policy, fetch=fetch, clock=clock)
+        self._kept = Kept(self._means, whole, store=store)
         self.store = self._kept.store
-        scope = (self._means.scopes or frozenset()) | {"openid"}
         # The ID token is what a login at a provider is for: no request to a server is signed with it, so binding its
         # tokens to a key would prove nothing to anyone.
-        at_providers = attrs.evolve(self._means, provider=True, scopes=scope, dpop="off")
-        self._at_providers = Kept(
-            at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock, suffix=PROVIDER
-        )
+        there: TokenOptions = {**whole, "scopes": {*(whole["scopes"] or ()), "openid"}, "dpop": "off"}
+        at_providers = attrs.evolve(self._means, options=there, provider=True)
+        self._at_providers = Kept(at_providers, there, store=self.store, suffix=PROVIDER)
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
         """Return a block in which requests to a server are authorized; called by the client."""
@@ -204,28 +189,22 @@ class OAuth:
         return found
 
     async def _revoke(self, login: Login, fetch: FetchFunction) -> None:
-        async def act(step: Step) -> object:
-            assert isinstance(step, Fetch)
-            return await fetch(step)
-
+        # Such a flow asks no person.
         if flow := self._means.revoke(login):
-            await drive(flow, act)
+            await drive(flow, fetch)
 
 
 @attrs.frozen
 class _SigningIn:
     """The means by which a person signs in; the attributes are the arguments of `OAuth`."""
 
-    scopes: frozenset[str] | None
+    options: TokenOptions
     client: RegisteredClient | None
     metadata_url: str | None
     asker: Asker | None
     redirect: str | None
     login_timeout: float
-    dpop: DpopUse
     assume_pkce: frozenset[str]
-    urls: UrlPolicy
-    clock: Callable[[], float]
     provider: bool = False  # whether servers are identity providers, not servers of MCP
 
     @property
@@ -270,7 +249,7 @@ class _SigningIn:
         if old is not None and old.issuer != server.issuer:
             old = None
         scopes = need.scopes | select_scopes(
-            self.scopes,
+            self.options["scopes"],
             challenged=need.wanted.scopes,
             listed=None if resource is None else resource.scopes,
             offered=server.scopes,
@@ -294,16 +273,17 @@ class _SigningIn:
             try:
                 return (yield from self._authorized(need, found, record, scopes))
             except AuthorizationError as error:
-                # It has forgotten our registration, so register anew. That it forgets the new one, too, is an error.
+                # The server has forgotten our registration, so register again. It is an error if it forgets the new
+                # one, too.
                 if known is None or error.error != "invalid_client":
                     raise
                 known = None
 
     def _find(self, need: Need, prefer: str | None) -> Flow[Discovered]:
         if self.provider:
-            # The user has named the issuer itself, so there is no server to ask for it.
-            return Discovered(None, (yield from find_server(need.server, self.urls, need.server)))
-        return (yield from discover(need.server, need.wanted, self.urls, (prefer,) if prefer else ()))
+            # The program has named the issuer itself, so there is no server to ask for it.
+            return Discovered(None, (yield from find_server(need.server, self.options["urls"], need.server)))
+        return (yield from discover(need.server, need.wanted, self.options["urls"], (prefer,) if prefer else ()))
 
     def _known(
         self, old: Login | None, found: Discovered, redirect: str | None, scopes: frozenset[str]
@@ -314,11 +294,11 @@ class _SigningIn:
             return None
         if old is None or old.client.origin != "registered":
             return None
-        return old.client if reusable(old.client, redirect, scopes, self.clock()) else None
+        return old.client if reusable(old.client, redirect, scopes, self.options["clock"]()) else None
 
     def _authorized(self, need: Need, found: Discovered, client: ClientRecord, scopes: frozenset[str]) -> Flow[Login]:
         server = found.server
-        prover = choose_prover(self.dpop, found, need.wanted, self.clock)
+        prover = choose_prover(self.options["dpop"], found, need.wanted, self.options["clock"])
         at = self.endpoint(server.issuer, server.need("token", "token"), client, prover)
         if need.redirect is None:
             endpoint = server.need("device", "device")
@@ -346,13 +326,13 @@ class _SigningIn:
             client,
             key=None if self.client is None else self.client.key,
             prover=prover,
-            require_dpop=self.dpop == "require",
-            clock=self.clock,
+            require_dpop=self.options["dpop"] == "require",
+            clock=self.options["clock"],
         )
 
     def is_identified(self, login: Login) -> bool:
         """Return whether a login has an ID token that can be shown for a while."""
-        return id_token_holds(login.id_token, login.issuer, login.client.id, self.clock())
+        return id_token_holds(login.id_token, login.issuer, login.client.id, self.options["clock"]())
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
         return None if login.refresh_token is None else self._refreshed(login, login.refresh_token, prover)
@@ -374,13 +354,6 @@ class _SigningIn:
         at = self.endpoint(login.issuer, login.token_endpoint, login.client, None)
         hint = "refresh_token" if login.refresh_token else "access_token"
         return revoke(at, endpoint=login.revocation_endpoint, token=token, hint=hint)
-
-
-def _check_redirect(redirect: str) -> None:
-    try:
-        check_redirect(redirect)
-    except ValueError as exc:
-        raise ValueError(f"redirect {exc}, such as 'http://127.0.0.1:0/callback': {redirect!r}") from None
 
 
 _CODE_GRANTS = ("authorization_code", "refresh_token")

@@ -47,7 +47,7 @@ def auth_of(settings: object, **further: Any) -> Auth:
     for key, value in given.items():
         if key == "type":
             continue
-        # Never skipped: a misspelled one may be the issuer to which a secret is limited.
+        # An unknown key is never skipped: a misspelled one may be the issuer to which a secret is limited.
         if key not in keys:
             raise ValueError(f"unknown key {str(key)[:50]!r} of {kind!r}{did_you_mean(key, keys)}")
         if keys[key] is list:

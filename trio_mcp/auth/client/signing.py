@@ -1,9 +1,8 @@
-"""Requests signed with a login, and what is done about the responses that refuse it."""
+"""Requests signed with a login, and the remedies for responses that refuse it."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
@@ -11,12 +10,13 @@ import trio
 
 from trio_mcp._nursery import closing
 from trio_mcp.auth.client.keeping import Keeper, Means
+from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.scopes import StepUps, join_scopes
-from trio_mcp.auth.rules.urls import UrlPolicy, same_origin, without_query
+from trio_mcp.auth.rules.urls import same_origin, without_query
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
 from trio_mcp.http.headers import Headers
@@ -29,32 +29,27 @@ class Kept:
 
     Args:
         means: How logins come about.
-        store: Where they are kept; in memory by default.
-        urls: Which URLs that a peer names are fetched.
-        fetch: Makes the exchanges of flows; by default bounded ones, under the policy.
-        clock: Tells the time, in seconds since the epoch.
-        suffix: What follows the URL of a server in the key of the store.
+        options: All options: which URLs are fetched, how, and by which clock.
+        store: The store of the logins; in memory by default.
+        suffix: The end of each key in the store, after the URL of the server.
     """
 
     def __init__(
         self,
         means: Means,
+        options: TokenOptions,
         *,
         store: TokenStore | None = None,
-        urls: UrlPolicy | None = None,
-        fetch: FetchFunction | None = None,
-        clock: Callable[[], float] = time.time,
         suffix: str = "",
     ) -> None:
         self.store = MemoryTokens() if store is None else store
-        self._means, self._fetch, self._clock, self._suffix = means, fetch, clock, suffix
-        self._urls = UrlPolicy() if urls is None else urls
-        # One set for each run of Trio, since tasks and events belong to a run. What runs share is the store.
+        self._means, self._options, self._suffix = means, options, suffix
+        # Each run of Trio has its own set, since tasks and events belong to a run. Runs share the store.
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
         """Return what makes the exchanges of one flow for a server."""
-        return Fetcher(server, self._urls).flow() if self._fetch is None else self._fetch
+        return self._options["fetch"] or Fetcher(server, self._options["urls"]).flow()
 
     @contextlib.asynccontextmanager
     async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
@@ -65,16 +60,16 @@ class Kept:
             self._keepers.set(keepers := {})
         keeper = keepers.get(server)
         if keeper is None:
-            fetching = partial(self.fetching, server)
+            fetching, options = partial(self.fetching, server), self._options
             keeper = keepers[server] = Keeper(
-                server, server + self._suffix, self._means, self.store, fetching, self._urls, self._clock
+                server, server + self._suffix, self._means, self.store, fetching, options["urls"], options["clock"]
             )
         keeper.users += 1
 
         async def leave() -> None:
             keeper.users -= 1
             if not keeper.users:
-                # First, so that a client that opens meanwhile gets a keeper that is not closing.
+                # The keeper is removed first, so that a client that opens meanwhile gets one that is not closing.
                 del keepers[server]
                 await keeper.close()
             await trio.lowlevel.checkpoint()
@@ -87,7 +82,7 @@ class Kept:
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return what it was; None if there was none that could be read."""
         key = server + self._suffix
-        # Not during a refresh, which would store its new tokens after the removal.
+        # The lock keeps out a refresh, which would store its new tokens after the removal.
         async with self.store.lock(key):
             text = await self.store.load(key)
             await self.store.save(key, None)
@@ -96,9 +91,9 @@ class Kept:
         except LookupError:  # no client has it open
             pass
         else:
-            await keeper.reload()
+            await keeper.reread()
         with contextlib.suppress(ValueError):
-            # What can't be read is removed like any login: the error that names it says to sign out.
+            # A text that can't be read is removed like any login: the error that names it says to sign out.
             return None if text is None else Login.from_json(text)
         return None
 
@@ -178,7 +173,7 @@ class _Attempt:
         if not self._ours():
             return False
         if (prover := self._keeper.prover) is not None:
-            # From every response: servers give new nonces with good ones, too (RFC 9449, section 8.2).
+            # Every response may bring a nonce: servers give new ones with good responses, too (RFC 9449, section 8.2).
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
@@ -221,14 +216,14 @@ class _Attempt:
     async def stepped_up(self, wanted: Wanted) -> bool:
         login = self._keeper.login
         granted = frozenset[str]() if login is None else login.scopes or frozenset()
-        # Nothing is asked for that was granted already: the server would say the same again.
+        # No scope is requested that was already granted: the server would refuse again.
         if wanted.scopes is None or wanted.scopes <= granted or not self._asks:
             return False
         more = self._step_ups.more(wanted.scopes, granted if login is None else granted | login.asked)
         if more is None:
             return False
         with self._pause():
-            # What was got for another operation, or by another process, does not count against this one's limit.
+            # A login for another operation, or from another process, does not count against this operation's limit.
             if await self._keeper.obtain(self._used, wanted, more):
                 self._step_ups.took(more)
         return True
@@ -247,9 +242,10 @@ class _Attempt:
 
 
 _MOST_NONCES = 5
-"""How many nonces an operation tries; chosen: several requests at a time may get each other's."""
+"""How many nonces an operation tries; chosen: concurrent requests may get each other's nonces."""
 
-# By status and error, None for all others, in this order: a person is asked to sign in only when nothing else helps.
+# The remedies by status and error (None: any other error), in order: a person is asked to sign in only when nothing
+# else helps.
 _REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
     (401, "use_dpop_nonce"): (_Attempt.with_nonce,),
     (401, None): (_Attempt.renewed, _Attempt.signed_in),

@@ -1,4 +1,4 @@
-"""A person at a terminal: signs in elsewhere and pastes a URL, or enters a code elsewhere."""
+"""A person at a terminal, who signs in elsewhere and pastes a URL, or enters a code elsewhere."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ async def show_code(step: ShowCode) -> None:
     """Tell a person on stderr which page to open, and which code to enter there (RFC 8628, section 3.3)."""
     await trio.lowlevel.checkpoint()
     minutes = max(1, round(step.expires_in / 60))
-    # There is nothing to type then, so the person has to compare: the link may be that of an attacker's device (RFC
-    # 8628, section 5.4).
+    # With this link there is nothing to type, so the person has to compare the codes: the link may be that of an
+    # attacker's device (RFC 8628, section 5.4).
     whole = f"\n(or open {step.complete_url} and compare the code)" if step.complete_url else ""
     tell(f"To sign in, open {step.url} on any device\nand enter the code {step.code} within {minutes} min{whole}")
 
@@ -48,12 +48,12 @@ async def show_code(step: ShowCode) -> None:
 async def paste_redirect(url: str) -> str:
     """Ask a person to open a page in any browser, and to paste the URL that it ends on; return that.
 
-    For where no browser can reach this machine: ``OAuth(show=paste_redirect)``.
+    Use it where no browser can reach this machine: ``OAuth(show=paste_redirect)``.
 
     Raises:
         LoginRequired: If there is no terminal, or it was closed.
     """
-    # Compared here only so that a person can try again; what counts is what `Redirections` makes of it.
+    # The states are compared here only so that a person can try again; `Redirections` decides.
     state = parse_qs(urlsplit(url).query).get("state")
     with _terminal() as terminal:
         _write(
@@ -83,9 +83,9 @@ def _terminal() -> Iterator[int]:
         ) from None
     try:
         before = termios.tcgetattr(terminal)
-        # Line by line, a terminal takes no more than 4096 bytes of one, on macOS 1024: fewer than some codes have.
+        # In line mode, a terminal takes no more than 4096 bytes of a line, on macOS 1024: some codes are longer.
         now = termios.tcgetattr(terminal)
-        # The echo and Ctrl-C stay, but Ctrl-D is a byte like any other then: see `_line`.
+        # The echo and Ctrl-C stay, but Ctrl-D becomes an ordinary byte: see `_line`.
         now[3] &= ~termios.ICANON
         termios.tcsetattr(terminal, termios.TCSADRAIN, now)
         try:

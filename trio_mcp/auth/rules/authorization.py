@@ -13,20 +13,20 @@ from urllib.parse import parse_qsl, quote, urlencode
 import attrs
 
 from trio_mcp.auth.rules.login import ClientRecord
-from trio_mcp.auth.rules.metadata import AuthorizationServer, Discovered
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, Discovered
 from trio_mcp.auth.rules.scopes import OFFLINE, join_scopes
-from trio_mcp.auth.rules.steps import Ask, Flow
+from trio_mcp.auth.rules.steps import Flow, SignIn
 from trio_mcp.auth.rules.texts import cleaned
 from trio_mcp.errors import AuthorizationError
 
-__all__ = ["Code", "authorize", "challenge_of", "check_redirection", "require_pkce"]
+__all__ = ["AuthorizationCode", "authorize", "challenge_of", "check_redirection", "require_pkce"]
 
 STEP: Final = "authorization"
 REDIRECTION: Final = "redirection"
 
 
 @attrs.frozen
-class Code:
+class AuthorizationCode:
     """An authorization code, with all that the token request must repeat.
 
     Attributes:
@@ -49,11 +49,11 @@ def authorize(
     assume_pkce: Collection[str] = (),
     thumbprint: str | None = None,
     prompt: str | None = None,
-) -> Flow[Code]:
+) -> Flow[AuthorizationCode]:
     """Let a person authorize the client, and return the code.
 
-    All that the redirection is checked against is kept here, from before the browser opens until it comes back: the
-    issuer, the state, the verifier. It is used once.
+    This flow keeps everything that the redirection is checked against, from before the browser opens until it comes
+    back: the issuer, the state, the verifier. It is used once.
 
     Args:
         found: The server and its authorization server.
@@ -62,8 +62,8 @@ def authorize(
         scopes: The scopes to ask for.
         assume_pkce: Issuers that support PKCE without saying so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
-        prompt: What the person is asked in any case; None leaves it to the authorization server, but for what it takes
-            to get a refresh token.
+        prompt: The question that the person always gets; None leaves it to the authorization server, except for the
+            consent that a refresh token may need.
 
     Raises:
         AuthorizationError: If PKCE is not supported, the person declined, or the redirection is not the issuer's.
@@ -87,8 +87,8 @@ def authorize(
         "prompt": prompt or _prompt(client, scopes),
     }
     url = _with_query(at, {name: value for name, value in parameters.items() if value is not None})
-    answer: Mapping[str, str] = yield Ask(url, state, redirect, at.issuer)
-    return Code(check_redirection(answer, at, state), verifier, redirect)
+    answer: Mapping[str, str] = yield SignIn(url, state, redirect, at.issuer)
+    return AuthorizationCode(check_redirection(answer, at, state), verifier, redirect)
 
 
 def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
@@ -97,11 +97,11 @@ def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
     return "consent" if OFFLINE in scopes and client.origin != "given" else None
 
 
-def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
-    # The endpoint may have a query of its own, which is kept (RFC 6749, section 3.1).
+def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) -> str:
+    # The query of the endpoint is kept (RFC 6749, section 3.1).
     endpoint, _, query = at.need("authorization", STEP).partition("?")
-    # RFC 6749, section 3.1: none may be there twice, and which of the two would count can't be known. Names are
-    # compared as they are decoded (`%73tate`). `scope` and `resource` are the client's to send, or to leave out.
+    # RFC 6749, section 3.1: no parameter may come twice, since no one knows which one would count. Names are compared
+    # in their decoded form (`%73tate`). Only the client may send `scope` and `resource`, or leave them out.
     taken = {name for name, _ in parse_qsl(query, keep_blank_values=True)} & {*parameters, "scope", "resource"}
     if taken:
         problem = f"its authorization_endpoint already sets {', '.join(sorted(taken))}"
@@ -109,7 +109,7 @@ def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
     return endpoint + "?" + (query + "&" if query else "") + urlencode(parameters, quote_via=quote)
 
 
-def require_pkce(at: AuthorizationServer, assume_pkce: Collection[str]) -> None:
+def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) -> None:
     """Check that an authorization server supports PKCE with S256: call it before anything is registered there.
 
     Where there is no metadata, there is nothing to look it up in: PKCE is sent, and 2025-03-26 demands it.
@@ -119,8 +119,8 @@ def require_pkce(at: AuthorizationServer, assume_pkce: Collection[str]) -> None:
     """
     if not at.published or "S256" in (at.pkce or ()):
         return
-    # What the metadata says outweighs what the user assumes: `assume_pkce` is only for metadata that says nothing, as
-    # that of Entra and Cognito.
+    # The metadata outweighs what the program assumes: `assume_pkce` is only for metadata that doesn't say, such as that
+    # of Entra and Cognito.
     if at.pkce is not None:
         raise AuthorizationError(STEP, "it does not support PKCE with S256", issuer=at.issuer)
     if at.issuer not in assume_pkce:
@@ -137,27 +137,28 @@ def challenge_of(verifier: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
-def check_redirection(parameters: Mapping[str, str], at: AuthorizationServer, state: str) -> str:
+def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMetadata, state: str) -> str:
     """Return the authorization code of a redirection.
 
     The order matters: ``state`` first, then ``iss`` by the table of RFC 9207, section 2.4, and only then the rest;
-    nothing of a redirection that fails those two is shown or acted upon.
+    a redirection that fails those two is neither shown nor acted upon.
 
     Raises:
         AuthorizationError: If it is not an authorization, or not this one.
     """
     problem = None
-    # Of bytes, as `compare_digest` raises for text beyond ASCII; `replace`, as half a character can't be encoded.
+    # Bytes are compared, as `compare_digest` raises for text beyond ASCII; `replace`, as half a character can't be
+    # encoded.
     if not hmac.compare_digest(parameters.get("state", "").encode(errors="replace"), state.encode()):
         problem = "its state is not the one that was sent"
-    # Announced or not, by the characters alone: even the slash that the metadata may differ by is refused here.
+    # An `iss` is compared character by character, announced or not: even a slash at the end makes it another issuer.
     elif "iss" in parameters and parameters["iss"] != at.issuer:
         problem = "it comes from another authorization server than the one that was asked"
     elif "iss" not in parameters and at.sends_iss:
         problem = "it doesn't say which authorization server it comes from, as this one always does"
     if problem is not None:
         raise AuthorizationError(REDIRECTION, problem, issuer=at.issuer, advice="sign in again")
-    # Before the code: where both are sent, it is an error.
+    # The error comes before the code: where both are sent, it is an error.
     if "error" in parameters:
         error = cleaned(parameters["error"])
         description = cleaned(parameters.get("error_description"))

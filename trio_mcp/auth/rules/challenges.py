@@ -1,7 +1,7 @@
-"""Challenges: what a server asks for in ``WWW-Authenticate`` (RFC 9110, section 11.6.1), read and written.
+"""Challenges: reading and writing ``WWW-Authenticate`` (RFC 9110, section 11.6.1).
 
-The field is one line for any number of challenges, with commas between challenges and between parameters alike. What a
-peer sends is read in one pass from left to right, so nothing within quotes passes for a parameter or a challenge.
+The field is one line for any number of challenges, with commas between challenges and between parameters alike. It is
+read in one pass from left to right, so nothing within quotes passes for a parameter or a challenge.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _END = r"(?=[ \t]*+(?:,|\Z))"
 # Each repetition is possessive, so no match is tried twice: the time stays in proportion to the length.
 _GAP = re.compile(r"[ \t,]*+")
 _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]++|(?=,|\Z))")
-# The end belongs to it, or the name of a first parameter would pass for a token: `realm` of `realm="x"`.
+# The end belongs to the pattern, or the name of a first parameter would match as a token: `realm` of `realm="x"`.
 _TOKEN68 = re.compile(rf"([0-9A-Za-z\-._~+/]++=*+){_END}")
 # An unquoted value may have more than a token's characters: servers send URLs without quotes. It may be empty, too.
 _PARAMETER = re.compile(rf"({_TOKEN})[ \t]*+=[ \t]*+(?:({_QUOTED})|((?!=)[!#-+\--~]++)(?=[ \t,]|\Z)|{_END})", re.DOTALL)
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NAME = re.compile(_TOKEN)
 _SPECIAL = re.compile(r'(["\\])')
 _UNSENDABLE = re.compile(r"[^\x20-\x7e]")
-# Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more.
+# A token of at least this many characters can't be a word of a challenge by chance; chosen: 128 bits have more.
 _SECRET = 16
 
 
@@ -58,7 +58,7 @@ class Challenge:
 
 @attrs.frozen
 class Wanted:
-    """What the challenges of one response ask for, as far as they are of the schemes Bearer and DPoP.
+    """The demands of the challenges of one response with the schemes Bearer and DPoP.
 
     Attributes:
         metadata: The URL of the resource metadata, as it was sent, or None.
@@ -80,7 +80,7 @@ class Wanted:
 
 
 def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
-    """Return what a response asks for; nothing at all if it has no challenge that can be read.
+    """Return the demands of a response; none at all if it has no challenge that can be read.
 
     Args:
         headers: The header fields of the response.
@@ -91,7 +91,7 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
     schemes = [challenge.scheme for challenge in challenges]
     parameters: dict[str, str] = {}
     for challenge in challenges:
-        # What other schemes call `scope` or `resource_metadata` is not meant for OAuth, and is not followed.
+        # The `scope` or `resource_metadata` of another scheme is not meant for OAuth, and is not followed.
         if challenge.scheme in ("bearer", "dpop"):
             parameters = {**challenge.parameters, **parameters}
     if len(token) >= _SECRET and any(token in value for value in parameters.values()):
@@ -117,7 +117,8 @@ def parse_challenges(text: str) -> list[Challenge]:
     current: dict[str, str] | None = None
     at = _end(_GAP.match(text))
     while at < len(text):
-        # Before the scheme: blanks may come before `=` (RFC 9110, section 11.2), and then a name looks like a scheme.
+        # A parameter is tried before a scheme: blanks may come before `=` (RFC 9110, section 11.2), and then a name
+        # looks like a scheme.
         if parameter := _PARAMETER.match(text, at):
             if current is not None:
                 name, quoted, plain = parameter.groups()
@@ -130,10 +131,10 @@ def parse_challenges(text: str) -> list[Challenge]:
             challenges.append(Challenge(scheme[1].lower(), current, token and token[1]))
             at = token.end() if token else scheme.end()
         else:
-            # The parameters that follow may belong to what could not be read, and not to the challenge before it.
+            # The parameters that follow may belong to the malformed challenge, and not to the one before it.
             current = None
             at = _end(_JUNK.match(text, at))
-            if text.startswith('"', at):  # never closed: nothing after it can be told apart
+            if text.startswith('"', at):  # never closed, so the rest can't be parsed
                 break
         at = _end(_GAP.match(text, at))
     return challenges
@@ -153,7 +154,7 @@ def format_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
     for name in (scheme, *parameters):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} can't be sent as the name of a scheme or of a parameter")
-    # Replaced, then escaped: a line break would begin another field, and a quote would end the value.
+    # Characters are replaced, then escaped: a line break would begin another field, and a quote would end the value.
     pairs = (f'{name}="{_SPECIAL.sub(_ESCAPED, _UNSENDABLE.sub(" ", value))}"' for name, value in parameters.items())
     return f"{scheme} {', '.join(pairs)}".strip()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trio_mcp.auth.rules.steps import Flow, ShowCode, Wait
 from trio_mcp.auth.rules.token_answers import Tokens, seconds
-from trio_mcp.auth.rules.token_requests import TokenEndpoint, granted, to_tokens
+from trio_mcp.auth.rules.token_requests import TokenEndpoint, granted, to_tokens, with_target
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["device"]
@@ -37,20 +37,20 @@ def device(
     Args:
         at: The token endpoint, and who asks.
         endpoint: The device authorization endpoint.
-        scopes: What the tokens are to allow.
+        scopes: The scopes of the tokens.
         resource: The resource that they are for.
 
     Raises:
         AuthorizationError: If the server or the person refuses, or the code expires; its step is ``"device"``.
     """
-    ask = _optional(scopes, resource)
+    ask = with_target({}, scopes, resource)
     if at.client is not None and at.client.method == "client_secret_basic":
         ask["client_id"] = at.client.id  # RFC 8628, section 3.1: required, whatever else says who asks
     answer = yield from granted(at, _STEP, endpoint, ask)
     show = _read(at, answer)
     yield show
     # Section 3.4 has no scope here: it belongs to the request for the code.
-    form = {"grant_type": _GRANT, "device_code": str(answer["device_code"])} | _optional((), resource)
+    form = with_target({"grant_type": _GRANT, "device_code": str(answer["device_code"])}, (), resource)
     interval, failures, waited = _interval(answer.get("interval")), 0, 0.0
     while waited < show.expires_in:
         yield Wait(interval)
@@ -72,20 +72,15 @@ def device(
     raise AuthorizationError(_STEP, problem, issuer=at.issuer, advice="start again")
 
 
-def _optional(scopes: Collection[str], resource: str | None) -> dict[str, str]:
-    scope = {"scope": " ".join(sorted(scopes))} if scopes else {}
-    return scope | ({} if resource is None else {"resource": resource})
-
-
 def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     code, user_code = answer.get("device_code"), answer.get("user_code")
     url = answer.get("verification_uri", answer.get("verification_url"))  # the latter from before it was a standard
     complete = answer.get("verification_uri_complete")
     # Half a character, which JSON may have, could not be sent back.
     if not (isinstance(code, str) and code.isascii() and code):
-        raise AuthorizationError(_STEP, "the server's answer has no device_code", issuer=at.issuer)
+        raise AuthorizationError(_STEP, "the server's response has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
-        raise AuthorizationError(_STEP, "the server's answer has no code and URL to show", issuer=at.issuer)
+        raise AuthorizationError(_STEP, "the server's response has no code and URL to show", issuer=at.issuer)
     return ShowCode(
         url=url,
         code=user_code,

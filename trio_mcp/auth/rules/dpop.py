@@ -146,9 +146,9 @@ def choose_prover(
     Unless it is required, both the server and its authorization server must know it, and joserfc must be installed.
 
     Args:
-        use: What the user wants.
+        use: The wish of the program.
         found: Where the tokens come from.
-        wanted: What the server asks for.
+        wanted: The demands of the server.
         clock: Tells the time.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What needs joserfc, which signs and verifies: an extra, and loaded only when something has to be signed."""
+"""Signing with joserfc, which is an extra, and loaded only when something has to be signed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateKeyJwt", "has_jose", "need_jose"]
 
-# Nothing symmetric, and never "none". EdDSA is called Ed25519 since RFC 9864.
+# No symmetric algorithm is allowed, and never "none". EdDSA is called Ed25519 since RFC 9864.
 _KINDS: Final = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
     "Ed25519": "OKP",
 }
 
-# Long enough for a slow request, short enough that one that leaks is soon worth nothing.
+# This is long enough for a slow request, and short enough that a leaked assertion is soon worthless.
 _LIFETIME: Final = 60
 
 
@@ -38,7 +38,7 @@ def need_jose(what: str) -> None:
     """Make sure that joserfc is installed.
 
     Args:
-        what: What needs it, to begin the error message.
+        what: The feature that needs it, to begin the error message.
 
     Raises:
         ImportError: If it is not; the message names the extra.
@@ -53,7 +53,7 @@ class PrivateKeyJwt:
 
     Attributes:
         pem: The private key in PEM, not encrypted.
-        algorithm: What it signs with: ES256, ES384, ES512, RS256 to RS512, PS256 to PS512 or Ed25519.
+        algorithm: The signature algorithm: ES256, ES384, ES512, RS256 to RS512, PS256 to PS512 or Ed25519.
         key_id: The ``kid`` by which the authorization server finds the public key; None if it needs none.
 
     Raises:
@@ -88,7 +88,7 @@ class PrivateKeyJwt:
         claims = {
             "iss": client_id,
             "sub": client_id,
-            # One string, and the issuer rather than the token endpoint: another server can't pass it on.
+            # This is one string, and the issuer rather than the token endpoint, so that no other server can pass it on.
             "aud": issuer,
             # Servers may take an assertion only once (RFC 7523, section 3), so each sending has its own.
             "jti": secrets.token_urlsafe(16),
@@ -104,7 +104,7 @@ def _read(pem: str | bytes, algorithm: str) -> ECKey | RSAKey | OKPKey:
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-    # joserfc would take any other text for a key of another kind.
+    # joserfc would read any other text as a key of another kind.
     if b"-----BEGIN " not in (pem.encode() if isinstance(pem, str) else pem):
         raise ValueError("the private key is not in PEM: there is no line like -----BEGIN PRIVATE KEY-----")
     kinds: dict[str, type[ECKey | RSAKey | OKPKey]] = {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}
@@ -113,6 +113,6 @@ def _read(pem: str | bytes, algorithm: str) -> ECKey | RSAKey | OKPKey:
         # A public key, or one of another curve, is read without an error and fails only when it signs.
         jws.serialize_compact({"alg": algorithm}, b"", key, algorithms=[algorithm])
     except (JoseError, ValueError, TypeError) as exc:  # cryptography raises the last two
-        # What they say may quote the key.
+        # The messages of these exceptions may quote the key.
         raise ValueError(f"this is not a private key for {algorithm} ({type(exc).__name__})") from None
     return key

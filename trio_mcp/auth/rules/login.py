@@ -1,4 +1,4 @@
-"""What a client remembers of a login: all that it takes to go on without asking a person."""
+"""The record of a login: all that a client needs to go on without asking a person."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pydantic import ConfigDict, ValidationError, create_model
 __all__ = ["PROVIDER", "AuthMethod", "ClientRecord", "Login", "Origin"]
 
 VERSION: Final = 1
-"""Of what `Login.to_json` writes."""
+"""The version of the text that `Login.to_json` writes."""
 
 PROVIDER: Final = " (identity provider)"
-"""What follows the URL of an identity provider in the key of a store, since a server may have the same URL; URLs have
+"""The end of a key in the store, after the URL of an identity provider, since a server may have the same URL; URLs have
 no spaces."""
 
 AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client proves who it is at the token endpoint."""
 
 Origin: TypeAlias = Literal["given", "document", "registered"]
-"""Where a client's id comes from: the user, the client's own metadata document, or dynamic registration."""
+"""The origin of a client's id: the program, the client's own metadata document, or dynamic registration."""
 
 
 @attrs.frozen
@@ -61,8 +61,8 @@ class Login:
         token_type: Its scheme: ``"Bearer"`` or ``"DPoP"``.
         expires_at: Until when it holds, in seconds since the epoch; None if that is not known.
         refresh_token: The refresh token, if there is one.
-        scopes: What was granted; None if nothing is known of it.
-        asked: What was asked for.
+        scopes: The granted scopes; None if they are unknown.
+        asked: The requested scopes.
         revocation_endpoint: Where to revoke tokens, if the server has such an endpoint.
         dpop_key: The private key of DPoP as a JWK in JSON; None without DPoP.
         id_token: The ID token of an OpenID provider, for an `IdentityAssertion`.
@@ -98,7 +98,8 @@ class Login:
         try:
             found = _models().model_validate_json(text)
         except ValidationError as exc:
-            # Only where the fault is: pydantic's message, and a traceback with the cause, would quote the tokens.
+            # The error names only the field: pydantic's message, and a traceback with the cause, would quote the
+            # tokens.
             where = ".".join(map(str, exc.errors(include_input=False, include_url=False)[0]["loc"]))
             raise ValueError(f"no login that this version of trio_mcp wrote{where and f', see {where!r}'}") from None
         fields = dict(found)
@@ -120,6 +121,6 @@ def _model(kind: Any, **more: Any) -> Any:
         field.name: (hints[field.name], ... if field.default is attrs.NOTHING else field.default)
         for field in attrs.fields(kind)
     }
-    # Not `hide_input_in_errors`: the errors are not shown at all, but for where they are.
+    # `hide_input_in_errors` isn't needed: only the place of an error is shown.
     rules = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return create_model(kind.__name__, __config__=rules, **(fields | more))

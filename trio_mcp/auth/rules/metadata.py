@@ -16,7 +16,7 @@ from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import JSON, PROTOCOL_VERSION, shown
 
 __all__ = [
-    "AuthorizationServer",
+    "AuthorizationServerMetadata",
     "Discovered",
     "ProtectedResource",
     "discover",
@@ -35,7 +35,7 @@ MAX_SERVERS = 3
 
 @attrs.frozen
 class ProtectedResource:
-    """What a server says about itself (RFC 9728).
+    """The metadata of a server (RFC 9728).
 
     Attributes:
         resource: Its identifier, byte for byte: what the parameter ``resource`` is everywhere.
@@ -53,8 +53,8 @@ class ProtectedResource:
 
 
 @attrs.frozen
-class AuthorizationServer:
-    """What an authorization server says about itself (RFC 8414).
+class AuthorizationServerMetadata:
+    """The metadata of an authorization server (RFC 8414).
 
     Attributes:
         issuer: Its issuer, as the document has it: all later comparisons are with this string.
@@ -123,12 +123,12 @@ class Discovered:
     """Where a client gets tokens for a server.
 
     Attributes:
-        resource: What the server says about itself; None if it says nothing, which only 2025-03-26 allows.
+        resource: The metadata of the server; None if it has none, which only 2025-03-26 allows.
         server: Its authorization server.
     """
 
     resource: ProtectedResource | None
-    server: AuthorizationServer
+    server: AuthorizationServerMetadata
 
     @property
     def audience(self) -> str | None:
@@ -145,7 +145,7 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
 
     Args:
         server: The URL of the MCP server.
-        wanted: What its response asks for.
+        wanted: The demands of its response.
         policy: Which URLs are allowed.
         prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
 
@@ -155,10 +155,11 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
     resource = yield from find_resource(server, wanted, policy)
     if resource is None:
         return Discovered(None, (yield from _find_old_server(server, wanted, policy)))
-    # Only issuers that the resource names: a wish must not send a person, or a client's secret, to another one.
+    # Only issuers that the resource names are tried: a preference must not send a person, or a client's secret, to
+    # another one.
     preferred = [issuer for wish in prefer for issuer in resource.servers if same_issuer(wish, issuer)]
     problem: AuthorizationError | None = None
-    # Each may take three exchanges, of the twelve that a flow has.
+    # Each issuer may take three of the twelve exchanges of a flow.
     for issuer in list(dict.fromkeys([*preferred, *resource.servers]))[:MAX_SERVERS]:
         try:
             return Discovered(resource, (yield from find_server(issuer, policy, server)))
@@ -191,7 +192,8 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
     for url in dict.fromkeys([wanted.metadata or urls[0], *urls]):
         document = yield from _document(RESOURCE, url, server, policy)
         if document is not None:
-            # A wrong one is an error: only a server without any is taken for one of 2025-03-26, without a resource.
+            # A wrong document is an error: only a server without any document falls back to 2025-03-26, which has no
+            # resource.
             return _read_resource(document, url, server)
     return None
 
@@ -199,8 +201,7 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
 def _read_resource(document: Mapping[str, Any], url: str, server: str) -> ProtectedResource:
     resource = document.get("resource")
     # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
-    # well-known places are the host's own.
-    # With dots, a path that begins there leads somewhere else.
+    # well-known places belong to the host itself. A path with dots that begins there leads somewhere else.
     root = resource_urls(server)[-1]
     known = (url == root or url.startswith((f"{root}/", f"{root}?"))) and not take_apart(url).dotted
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
@@ -241,7 +242,7 @@ def server_urls(issuer: str) -> list[str]:
 _OPENID: Final = "openid-configuration"
 
 
-def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[AuthorizationServer]:
+def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[AuthorizationServerMetadata]:
     """Find the metadata of an issuer, on its own host only.
 
     Args:
@@ -252,7 +253,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
     Raises:
         AuthorizationError: If nothing is found, or it belongs to another issuer, or names a URL that is refused.
     """
-    # The URLs that are made of it don't show its scheme: `take_apart` makes https of a WebSocket's.
+    # The URLs made from the issuer hide its scheme: `take_apart` turns that of a WebSocket into https.
     policy.check(issuer, server, SERVER)
     try:
         urls = server_urls(issuer)
@@ -266,14 +267,18 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         published = document.get("issuer")
         if isinstance(published, str) and same_issuer(issuer, published):
             return _read_server(document, published, server, policy)
-        # Passed over at first: a host may have the document of its root at this path, and the right one at the next.
+        # A wrong document is passed over: a host may have the document of its root at this path, and the right one at
+        # the next.
         problem = f"{without_query(url)} is the metadata of {_named(published)}"
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
 
-def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy) -> AuthorizationServer:
+def _read_server(
+    document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy
+) -> AuthorizationServerMetadata:
     endpoints: dict[str, Any] = {}
-    # All of them, used or not: the one for authorization is opened in a browser, and so not checked by a fetch.
+    # All endpoints are checked, used or not: the one for authorization is opened in a browser, and so not checked by a
+    # fetch.
     for name, field in _ENDPOINTS.items():
         url = document.get(field)
         endpoints[name] = url if isinstance(url, str) else None
@@ -284,7 +289,7 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
                 problem = f"its {field} is refused: {exc.problem}"
                 raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
     grants = strings(document, "grant_types_supported")
-    return AuthorizationServer(
+    return AuthorizationServerMetadata(
         issuer,
         scopes=_scopes(document),
         grants=None if grants is None else frozenset(grants),
@@ -298,14 +303,14 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
     )
 
 
-def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServer]:
+def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServerMetadata]:
     """Find the authorization server as 2025-03-26 has it: on the origin of the MCP server, metadata or not."""
-    # 2025-03-26 knows Bearer alone: without this, a client would be registered at a server that has no OAuth.
+    # 2025-03-26 knows only Bearer: without this check, a client would be registered at a server that has no OAuth.
     if wanted.others and not (wanted.bearer or wanted.dpop):
         problem = f"{without_query(server)} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
         raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
     base = take_apart(server).origin
-    # Its section Server Metadata Discovery asks for this header.
+    # The section Server Metadata Discovery of 2025-03-26 demands this header.
     url, fields = f"{base}/.well-known/oauth-authorization-server", {PROTOCOL_VERSION: "2025-03-26"}
     document = yield from _document(SERVER, url, server, policy, fields)
     if document is not None:
@@ -315,9 +320,10 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
                 SERVER, f"{without_query(url)} is the metadata of {_named(published)}", issuer=base
             )
         return _read_server(document, published, server, policy)
-    return AuthorizationServer(
+    return AuthorizationServerMetadata(
         base,
-        # Its fallback, on the server's own origin: there a server can take only what it was given anyway.
+        # These are the fallback endpoints of 2025-03-26, on the server's own origin: a server there gains nothing that
+        # it wasn't given anyway.
         published=False,
         authorization=f"{base}/authorize",
         token=f"{base}/token",
@@ -331,25 +337,25 @@ def _document(
     """Fetch a metadata document; None if this is not the place."""
     policy.check(url, server, step)
     response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
-    # 429 says nothing about the place: to go on would end in what older revisions assume.
+    # A 429 doesn't mean "not here": continuing would fall back to the default endpoints of older revisions.
     if 400 <= response.status < 500 and response.status != 429:
         return None
     if not 200 <= response.status < 300:
         raise AuthorizationError(
             step, f"{without_query(url)} was answered with status {response.status}", advice="try again later"
         )
-    # Many sites answer every URL with a page.
+    # Many sites respond to every URL with a page.
     if response.headers.media_type == "text/html":
         return None
     document = json_object(response)
     if document is None:
-        # Not passed over, for the same reason as 429.
+        # This isn't passed over, for the same reason as a 429.
         raise AuthorizationError(step, f"{without_query(url)} was not answered with a JSON object as {JSON}")
     return document
 
 
 def _named(identifier: object) -> str:
-    return shown(identifier) if isinstance(identifier, str) else "something without a name"
+    return shown(identifier) if isinstance(identifier, str) else "an unnamed server"
 
 
 def _scopes(document: Mapping[str, Any]) -> frozenset[str] | None:

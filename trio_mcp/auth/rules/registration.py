@@ -11,7 +11,7 @@ import attrs
 
 from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
-from trio_mcp.auth.rules.metadata import AuthorizationServer
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata
 from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import cleaned, json_object
@@ -41,9 +41,9 @@ class RegisteredClient:
         issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
         key: Its private key, instead of a secret.
         method: How it sends its secret; None: as the authorization server's metadata allows.
-        prompt: What the person is asked in any case, such as ``"consent"`` or ``"select_account"`` (OpenID Connect).
-            Some servers give no refresh token without ``"consent"``; others let no one sign in with it where an
-            administrator has consented for all.
+        prompt: The question that the person always gets, such as ``"consent"`` or ``"select_account"`` (OpenID
+            Connect). Some servers give no refresh token without ``"consent"``; others let no one sign in with it where
+            an administrator has consented for all.
 
     Raises:
         ValueError: If the id is empty, or the method needs a secret and there is no secret.
@@ -66,7 +66,7 @@ class RegisteredClient:
 
 
 def register(
-    at: AuthorizationServer,
+    at: AuthorizationServerMetadata,
     *,
     client: RegisteredClient | None = None,
     metadata_url: str | None = None,
@@ -126,7 +126,7 @@ def register(
     return attrs.evolve(_read(at, answer, request, redirect), scopes=named)
 
 
-def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
+def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: str | None) -> ClientRecord:
     # Before anything is sent: its id and secret are for this issuer only. A slash may differ, as people write it.
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
@@ -148,7 +148,7 @@ def _method_to_ask_for(methods: Collection[str] | None) -> AuthMethod:
     return choose_method(methods, secret=True) or "none"
 
 
-def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -> AuthorizationError:
+def _refused(at: AuthorizationServerMetadata, response: Fetched, redirect: str | None) -> AuthorizationError:
     answer = json_object(response) or {}
     error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
     advice = _BY_HAND
@@ -162,7 +162,7 @@ def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -
 
 
 def _read(
-    at: AuthorizationServer, answer: Mapping[str, Any], request: Mapping[str, Any], redirect: str | None
+    at: AuthorizationServerMetadata, answer: Mapping[str, Any], request: Mapping[str, Any], redirect: str | None
 ) -> ClientRecord:
     def unusable(what: str) -> AuthorizationError:
         return AuthorizationError(STEP, f"the response can't be used: {what}", issuer=at.issuer, advice=_BY_HAND)
@@ -210,7 +210,7 @@ def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool 
     """Return how a client with these credentials proves who it is at the token endpoint, or None if it can't.
 
     Args:
-        supported: What the authorization server supports; None if it doesn't say.
+        supported: The methods that the authorization server supports; None if it doesn't say.
         secret: Whether the client has a secret.
         key: Whether it has a private key.
     """
@@ -219,15 +219,14 @@ def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool 
     # Servers that know public clients don't always list "none".
     if not secret:
         return "none"
-    for method in _WITH_SECRET:
-        # RFC 8414, section 2: the first one is what a server supports that doesn't say.
-        if supported is None or method in supported:
-            return method
-    # A secret that the server has no use for is not sent.
-    return "none" if "none" in (supported or ()) else None
+    # RFC 8414, section 2: a server that doesn't say supports the first one.
+    known = _WITH_SECRET if supported is None else supported
+    # A secret comes first; a secret for which the server has no use is not sent.
+    return next((method for method in (*_WITH_SECRET, _PUBLIC) if method in known), None)
 
 
 _WITH_SECRET: Final[tuple[AuthMethod, ...]] = ("client_secret_basic", "client_secret_post")
+_PUBLIC: Final[AuthMethod] = "none"
 
 
 def check_document_url(url: str) -> None:
@@ -257,4 +256,4 @@ def check_redirect(url: str) -> None:
     bare = _ANY_PORT.sub(r"\1", url)
     take_apart(bare)
     if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(bare)):
-        raise ValueError("is neither on loopback nor https")
+        raise ValueError("is neither on loopback nor https; use 'http://127.0.0.1:0/callback', for example")

@@ -39,17 +39,17 @@ def select_scopes(
     """Return the scopes to ask for; empty: send no ``scope`` at all.
 
     Those of the challenge, else all that the resource metadata lists (2025-11-25 `basic/authorization`, section Scope
-    Selection Strategy). Scopes given by the user join the former and replace the latter.
+    Selection Strategy). Scopes given by the program join the former and replace the latter.
 
     Args:
-        given: The scopes that the user asks for, or None.
+        given: The scopes that the program asks for, or None.
         challenged: The scopes in the server's challenge, or None.
         listed: The scopes in its resource metadata, or None.
         offered: The scopes in the authorization server's metadata, or None.
         offline: Whether a refresh token is wanted: ``offline_access`` is asked for where it is offered.
     """
     scopes = frozenset(given or ()) | (challenged or frozenset())
-    # An empty set is an answer, too: then nothing is needed, and what is listed is not asked for.
+    # An empty set counts, too: then no scope is needed, and the listed ones are not requested.
     if given is None and challenged is None:
         scopes = listed or frozenset()
     # Resources have no business with it (2026-07-28, section Refresh Tokens), and who does not offer it may refuse it.

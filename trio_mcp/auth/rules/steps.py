@@ -13,7 +13,7 @@ import attrs
 
 from trio_mcp.http.headers import Headers
 
-__all__ = ["Ask", "Call", "Fetch", "Fetched", "Flow", "ShowCode", "Wait"]
+__all__ = ["CallFunction", "Fetch", "Fetched", "Flow", "ShowCode", "SignIn", "Wait"]
 
 ResultT = TypeVar("ResultT")
 
@@ -26,7 +26,7 @@ class Fetch:
     the flow if it fails; redirections are followed only for a GET, under the same policy.
 
     Attributes:
-        step: What it is for, as `AuthorizationError.step` names it.
+        step: The purpose, as `AuthorizationError.step` names it.
         method: The HTTP method.
         url: The URL, as it came.
         fields: The header fields.
@@ -53,7 +53,7 @@ class Fetched:
 
 
 @attrs.frozen
-class Ask:
+class SignIn:
     """Let a person sign in in a browser. Sent back: the parameters of the redirection, a mapping of strings.
 
     Attributes:
@@ -88,7 +88,7 @@ class Wait:
 
 
 @attrs.frozen
-class Call:
+class CallFunction:
     """Call a function of the program. Sent back: what it returns; its exceptions are raised into the flow.
 
     Attributes:
@@ -98,5 +98,5 @@ class Call:
     function: Callable[[], Awaitable[Any]]
 
 
-Step: TypeAlias = Fetch | Ask | ShowCode | Wait | Call
+Step: TypeAlias = Fetch | SignIn | ShowCode | Wait | CallFunction
 Flow: TypeAlias = Generator[Step, Any, ResultT]

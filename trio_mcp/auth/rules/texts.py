@@ -1,4 +1,4 @@
-"""What peers send as text and JSON, made fit to be read and shown."""
+"""Text and JSON from peers, made safe to read and to show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cleaned(text: object) -> str | None:
     """Return a text from a peer as it is shown: shortened, on one line, without control characters; None if empty."""
     if not isinstance(text, str):
         return None
-    # It is shown in terminals and logs, where control characters would move the cursor or begin a line of their own.
+    # The text is shown in terminals and logs, where control characters would move the cursor or begin a new line.
     return "".join(character if character.isprintable() else " " for character in text[:300]).strip() or None
 
 
@@ -27,7 +27,7 @@ def json_object(response: Fetched) -> dict[str, Any] | None:
     if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
         return None
     try:
-        # Numbers beyond all bounds are for the reader of the field; what nests too deeply ends as RecursionError.
+        # The reader of a field checks its bounds; JSON that nests too deeply ends as a RecursionError.
         found = json.loads(response.body)
     except (ValueError, RecursionError):
         return None
@@ -37,7 +37,7 @@ def json_object(response: Fetched) -> dict[str, Any] | None:
 def strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
     """Return the texts in a list, and nothing else in it; None if there is no list.
 
-    What is not as it should be counts as left out. Use it for what is optional only.
+    A malformed value counts as missing, so use this for optional fields only.
     """
     values = document.get(field)
     return tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else None

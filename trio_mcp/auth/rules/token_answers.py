@@ -1,4 +1,4 @@
-"""The answers of a token endpoint: what is granted, or why nothing is. Whatever comes, nothing but the two follows."""
+"""The responses of a token endpoint: each either grants tokens or becomes an error that says why not."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TEXT = re.compile(r"[\x20-\x7e]+")
 _JWT: Final = "eyJ"
 # RFC 6749, appendix A.7 allows more, but all that are registered look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
-# What is shorter is a part of any word, and no secret.
+# A shorter text may be a part of any word, and does not count as a secret.
 _SHORTEST: Final = 4
-# Thirty years: a token that is said to live longer is one of which nothing is known.
+# The limit is thirty years: the expiry of a token with a longer life counts as unknown.
 _MAX_LIFETIME: Final = 1e9
-# The time in which an ID token is shown to its provider.
+# An ID token must hold for at least this time, in which it is shown to its provider.
 _TO_SPARE: Final = 30
 # Servers allow for some minutes at most.
 _MAX_SKEW: Final = 120
@@ -48,19 +48,19 @@ _ADVICE: Final = {
     "access_denied": "the person, or a rule of the authorization server, said no",
     "expired_token": "the code was not entered in time: start again",
 }
-"""What to do about the error codes of RFC 6749, 7009, 8628, 8707 and 9449."""
+"""The advice for the error codes of RFC 6749, 7009, 8628, 8707 and 9449."""
 
 
 @attrs.frozen
 class Tokens:
-    """What a token endpoint granted.
+    """The tokens that a token endpoint granted.
 
     Attributes:
         access_token: The access token.
         token_type: Its scheme.
-        expires_at: Until when it holds, in seconds since the epoch; None if the answer does not say.
-        refresh_token: The new refresh token; None if the answer has none, and then an old one stays good.
-        scopes: What was granted; None if the answer does not say: what was asked for.
+        expires_at: Until when it holds, in seconds since the epoch; None if the response does not say.
+        refresh_token: The new refresh token; None if the response has none, and then an old one stays valid.
+        scopes: The granted scopes; None if the response does not say: then those that were requested.
         id_token: The ID token of an OpenID provider.
     """
 
@@ -73,7 +73,7 @@ class Tokens:
 
 
 def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) -> Tokens:
-    """Read what a token endpoint granted.
+    """Read the tokens that a token endpoint granted.
 
     Args:
         granted: The JSON object.
@@ -85,7 +85,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     """
     token = granted.get("access_token")
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
-        raise ValueError("its answer has no usable access_token")
+        raise ValueError("its response has no usable access_token")
     given = granted.get("token_type", "Bearer")  # required, yet some leave it out
     # RFC 6749, section 5.1: case makes no difference. A token that is bound to a key which we never showed is useless.
     kind = given.lower() if isinstance(given, str) else ""
@@ -127,8 +127,8 @@ def seconds(value: object) -> float | None:
     # A bool is an int in Python, and `true` would be a second.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # An int may be too long for a float, which math.isfinite would raise for; a comparison never does.
-    # NaN is neither above 0 nor below the limit.
+    # An int may be too long for a float, and then `math.isfinite` would raise; a comparison never does. NaN is neither
+    # above 0 nor below the limit.
     return float(value) if 0 < value <= _MAX_LIFETIME else None
 
 
@@ -137,7 +137,7 @@ def error_code(response: Fetched) -> str | None:
 
     A server that is overloaded or broken (429, 5xx) says nothing of the grant, whatever it writes.
     """
-    # Callers drop a login for `invalid_grant`: believed here, an outage would send everyone to sign in again.
+    # Callers drop a login for `invalid_grant`: if an outage could cause that, it would send everyone to sign in again.
     if response.status == 429 or response.status >= 500:
         return None
     code = (json_object(response) or {}).get("error")
@@ -156,20 +156,21 @@ def refusal(
     """Return the error for a response that grants nothing.
 
     Args:
-        step: What it was a response to.
+        step: The step that it was a response to.
         issuer: Who sent it.
         response: The response.
-        now: What time it is, to find a clock that is wrong.
-        secrets: What must not be shown, though the server may repeat it.
-        advice: What to do, where more is known than the error code.
+        now: The time, to find a wrong clock.
+        secrets: Texts that must not be shown, though the server may repeat them.
+        advice: The advice, where more is known than the error code.
     """
-    # Assertions and proofs are new in each request, so none of `secrets` has them: they are known by how they begin.
+    # Assertions and proofs differ in each request, so `secrets` has none of them: they are recognized by their
+    # beginning.
     hidden = [_JWT, *(text for text in secrets if len(text) >= _SHORTEST)]
     code = error_code(response)
-    # The code is the server's text as well, and may be the very secret that it refuses.
+    # The code is a text of the server, too, and may be the very secret that it refuses.
     if code and any(secret in code for secret in hidden):
         code = None
-    problem = f"the server answered {response.status}"
+    problem = f"the server responded with {response.status}"
     if 300 <= response.status < 400:
         problem += ", a redirection, which is not followed with credentials"
     elif code is None:
@@ -192,7 +193,7 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 def _skew(headers: Headers, now: float) -> str:
     """Return a remark on this machine's clock if it and the server's differ."""
     try:
-        # Clocks that differ are why proofs and assertions are refused, and no error code says so.
+        # Proofs and assertions are often refused because of differing clocks, and no error code says so.
         behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
     except (ValueError, TypeError, OverflowError):
         return ""
@@ -208,7 +209,7 @@ def _text(value: object) -> str | None:
 def _scopes(value: object) -> frozenset[str] | None:
     if isinstance(value, str):
         value = value.split()
-    # A list is what some servers send.
+    # Some servers send a list.
     if not isinstance(value, list) or not value or not all(isinstance(scope, str) for scope in value):
         return None
     return read_scopes(" ".join(value)) or None

@@ -1,4 +1,4 @@
-"""Requests to a token endpoint: what is asked, and how the client proves who it is."""
+"""Requests to a token endpoint, and how the client proves who it is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import attrs
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import ClientRecord, Login
+from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import cleaned, json_object
 from trio_mcp.auth.rules.token_answers import Tokens, error_code, read_tokens, refusal
@@ -20,6 +21,7 @@ from trio_mcp.errors import AuthorizationError
 
 __all__ = [
     "TokenEndpoint",
+    "basic_pair",
     "client_credentials",
     "exchange_code",
     "granted",
@@ -30,6 +32,7 @@ __all__ = [
     "revoke",
     "to_login",
     "token_exchange",
+    "with_target",
 ]
 
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -38,7 +41,7 @@ ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-# What a server may repeat in its answer and no error may show.
+# These are values that a server may echo and that no error may show.
 _SECRET: Final = frozenset({
     "assertion", "code", "code_verifier", "device_code", "refresh_token", "subject_token", "token",
 })  # fmt: skip
@@ -93,7 +96,8 @@ def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = Non
     Raises:
         AuthorizationError: If the server grants nothing; its step is ``"refresh"``.
     """
-    # No scope: what was granted is granted again, and some servers refuse what differs by a letter.
+    # The request names no scope: the granted scopes are granted again, and some servers refuse a difference of one
+    # letter.
     return _ask(at, "refresh", "refresh_token", {"refresh_token": refresh_token}, resource=resource)
 
 
@@ -126,14 +130,15 @@ def token_exchange(
         at: The identity provider's token endpoint, and who asks there.
         id_token: The ID token that the provider gave the client.
         audience: The issuer of the authorization server.
-        scopes: What the token is to allow.
+        scopes: The scopes of the token.
         resource: The resource that it is for.
 
     Raises:
         AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
     """
     step = "token exchange"
-    form = _form(TOKEN_EXCHANGE, {
+    form = with_target({
+        "grant_type": TOKEN_EXCHANGE,
         "requested_token_type": ID_JAG,
         "subject_token": id_token,
         "subject_token_type": ID_TOKEN,
@@ -195,7 +200,7 @@ def to_login(
         token_type=tokens.token_type,
         expires_at=tokens.expires_at,
         refresh_token=tokens.refresh_token,
-        # RFC 6749, section 5.1: an answer that doesn't say grants what was asked for.
+        # RFC 6749, section 5.1: a response without scopes grants the requested ones.
         scopes=tokens.scopes or frozenset(asked) or None,
         asked=frozenset(asked),
         revocation_endpoint=revocation_endpoint,
@@ -206,7 +211,7 @@ def to_login(
 
 
 def renewed(login: Login, tokens: Tokens) -> Login:
-    """Return a login after a refresh: what the answer does not mention stays as it was (RFC 6749, section 6)."""
+    """Return a login after a refresh: fields that the response lacks stay as they were (RFC 6749, section 6)."""
     return attrs.evolve(
         login,
         access_token=tokens.access_token,
@@ -223,16 +228,16 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
 
     Args:
         at: Who asks.
-        step: What it is for.
+        step: The step of the flow.
         url: Where to: the token endpoint or another of the same server.
         form: The parameters, without those of the client.
 
     Raises:
         AuthorizationError: If the client lacks what it proves itself with.
     """
-    # Twice at most: a server could want another nonce each time.
+    # Two requests are the limit: a server could demand another nonce each time.
     for last in (False, True):
-        # Made anew for each sending: an assertion and a proof are good for one.
+        # They are made for each request: an assertion and a proof can be used once.
         fields, proof_of_client = _authenticate(at, step)
         fields |= {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         nonce = None
@@ -243,9 +248,9 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
         response: Fetched = yield Fetch(step, "POST", url, fields, body)
         if at.prover is None:
             break
-        # Of every answer: one that grants may bring a new nonce, too (RFC 9449, section 8.2).
+        # Every response may bring a new nonce, even one that grants tokens (RFC 9449, section 8.2).
         at.prover.learn(url, response.headers, resource=False)
-        # Not worth another request if the nonce is the one that was refused.
+        # Another request is pointless if the nonce is the one that was refused.
         if last or error_code(response) != "use_dpop_nonce" or at.prover.nonce(url, resource=False) == nonce:
             break
     return response
@@ -256,7 +261,7 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
 
     Args:
         at: Who asks.
-        step: What it is for.
+        step: The step of the flow.
         url: Where to.
         form: The parameters, without those of the client.
 
@@ -269,7 +274,7 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
     if response.status != 200 or (answer is not None and "error" in answer):
         raise _refused(at, step, response, form)
     if answer is None:
-        raise AuthorizationError(step, "the server's answer is not a JSON object", issuer=at.issuer)
+        raise AuthorizationError(step, "the server's response is not a JSON object", issuer=at.issuer)
     return answer
 
 
@@ -283,12 +288,12 @@ def _ask(
     resource: str | None,
 ) -> Flow[Tokens]:
     asked_at = at.clock()
-    answer = yield from granted(at, step, at.url, _form(grant, form, scopes, resource))
+    answer = yield from granted(at, step, at.url, with_target({"grant_type": grant, **form}, scopes, resource))
     return to_tokens(at, step, answer, asked_at)
 
 
 def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at: float) -> Tokens:
-    """Return the tokens that an answer grants.
+    """Return the tokens that a response grants.
 
     Raises:
         AuthorizationError: If they can't be used.
@@ -297,21 +302,18 @@ def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at:
         tokens = read_tokens(answer, asked_at, proven=at.prover is not None)
     except ValueError as exc:
         raise AuthorizationError(step, str(exc), issuer=at.issuer) from None
-    # Unless DPoP is required, servers may answer a proof with a plain token, and it is used as that.
+    # Unless DPoP is required, servers may grant a plain token in spite of a proof, and it is used as such.
     if at.require_dpop and tokens.token_type != "DPoP":
         problem = "DPoP is required, but the server granted a token that is bound to no key"
         raise AuthorizationError(step, problem, issuer=at.issuer, advice="allow such tokens: dpop='auto'")
     return tokens
 
 
-def _form(grant: str, form: Mapping[str, str], scopes: Collection[str], resource: str | None) -> dict[str, str]:
-    full = {"grant_type": grant, **form}
-    if scopes:
-        full["scope"] = " ".join(sorted(scopes))
-    if resource is not None:
-        # Never normalized: the server compares it with what it published.
-        full["resource"] = resource
-    return full
+def with_target(form: Mapping[str, str], scopes: Collection[str], resource: str | None) -> dict[str, str]:
+    """Return a form with the scopes and the resource that tokens are for, if there are any."""
+    scope = {"scope": join_scopes(scopes)} if scopes else {}
+    # The resource is never normalized: the server compares it with the text that it published.
+    return {**form, **scope, **({} if resource is None else {"resource": resource})}
 
 
 def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -330,12 +332,13 @@ def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[st
         raise AuthorizationError(step, f"the client {client.id!r} has no secret", issuer=at.issuer)
     if client.method == "client_secret_post":
         return {}, {"client_id": client.id, "client_secret": client.secret}
-    # Without the client_id in the body: some servers take that for a second method, of which RFC 6749, section 2.3,
-    # allows one only.
-    return {"Authorization": f"Basic {_pair(client.id, client.secret)}"}, {}
+    # The client_id is not in the body: some servers count it as a second method, and RFC 6749, section 2.3, allows only
+    # one.
+    return {"Authorization": f"Basic {basic_pair(client.id, client.secret)}"}, {}
 
 
-def _pair(id: str, secret: str) -> str:
+def basic_pair(id: str, secret: str) -> str:
+    """Return the credentials of a client for the scheme Basic."""
     # RFC 6749, section 2.3.1: both are form-encoded first, so that a colon in the id separates nothing.
     return base64.b64encode(f"{quote_plus(id)}:{quote_plus(secret)}".encode()).decode()
 
@@ -345,8 +348,8 @@ def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str,
     hidden = [value for name, value in form.items() if name in _SECRET]
     advice = ""
     if client is not None and client.secret is not None:
-        # In each form in which it was sent, as the server may repeat any of them.
-        hidden += client.secret, quote_plus(client.secret), _pair(client.id, client.secret)
+        # The secret is hidden in each form in which it was sent, as the server may repeat any of them.
+        hidden += client.secret, quote_plus(client.secret), basic_pair(client.id, client.secret)
         if client.secret_expires_at is not None and client.secret_expires_at <= now:
             advice = f"the secret of the client {client.id!r} has expired; get a new one"
     return refusal(step, at.issuer, response, now=now, secrets=hidden, advice=advice)

@@ -29,11 +29,11 @@ __all__ = [
     "without_query",
 ]
 
-# Nothing but visible ASCII, and no backslash: browsers and libraries disagree about what the rest means.
+# Only visible ASCII without the backslash is allowed: browsers and libraries disagree about the meaning of the rest.
 _VISIBLE = re.compile(r"[!-\[\]-~]+")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
-# Nor an escape in the host, such as `id%2Eexample.com`: not all decode it, so the host that is checked could differ
-# from the one that is connected to.
+# An escape in the host, such as `id%2Eexample.com`, is not allowed: not all programs decode it, so the host that is
+# checked could differ from the one that is connected to.
 _AUTHORITY = re.compile(r"(?:([A-Za-z0-9._\-]+)|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{1,5}))?")
 _DOTS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
@@ -163,7 +163,7 @@ def covers(resource: str, server: str, *, parent: bool = True) -> bool:
     if above == below:
         # Another query may be another tenant.
         return whole.query in ("", part.query)
-    # With the slash: `/mc` is not a parent of `/mcp`.
+    # The slash is compared, too: `/mc` is not a parent of `/mcp`.
     return parent and not whole.query and below.startswith(above + "/")
 
 
@@ -192,7 +192,7 @@ def _hosts(names: Iterable[str]) -> frozenset[str]:
 
 
 def _host(name: str) -> str:
-    # As `take_apart` spells it: a URL, a port, or an address that is written in another way would never be met.
+    # The spelling is that of `take_apart`: a URL, a port, or an address in another spelling would never match.
     try:
         return ipaddress.IPv6Address(name).compressed
     except ValueError:
@@ -223,8 +223,8 @@ class UrlPolicy:
 
         Args:
             url: The URL that a peer named.
-            server: The URL of the MCP server, which the user named.
-            step: What the URL is for, as `AuthorizationError.step` names it.
+            server: The URL of the MCP server, which the program named.
+            step: The purpose of the URL, as `AuthorizationError.step` names it.
 
         Raises:
             AuthorizationError: If it is refused.
@@ -236,7 +236,7 @@ class UrlPolicy:
         # `take_apart` allows WebSockets for the MCP server's own URL, but what a peer names is never one.
         if not url.lower().startswith("http"):
             raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
-        # Before the trusted hosts: a cloud's metadata is not a host that anyone has reason to trust.
+        # This comes before the trusted hosts: no one has a reason to trust a cloud's metadata service.
         if _literal(parts.host) is Reach.NEVER:
             raise AuthorizationError(step, f"the URL {shown(url)} leads to no host of a network")
         if parts.host in self.hosts:
@@ -258,7 +258,7 @@ class UrlPolicy:
             url: The URL.
             address: The address, without brackets.
             near: The addresses of the MCP server's host; all of them count, or a server could add a private one.
-            step: What the URL is for.
+            step: The purpose of the URL.
 
         Raises:
             AuthorizationError: If it is refused.

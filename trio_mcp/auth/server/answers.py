@@ -1,4 +1,4 @@
-"""What a protected server says: its refusals with their challenges, and the document about itself (RFC 9728)."""
+"""The refusals of a protected server, with their challenges."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from trio_mcp.auth.rules.challenges import format_challenge
 from trio_mcp.auth.server.keys import RETRY
 from trio_mcp.http.rules.statuses import Refusal, refuse
 
-__all__ = ["Answers"]
+__all__ = ["Refusals"]
 
-# One text for all of them: what exactly is wrong with a token would help those who make one up. The log has it.
+# All refused tokens get one text: details would help those who forge tokens. The log has them.
 _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
 
 
 @attrs.frozen
-class Answers:
+class Refusals:
     """The refusals of one server.
 
     Attributes:
@@ -69,7 +69,7 @@ class Answers:
 
     def proof(self, problem: str) -> Refusal:
         """Return the refusal of a proof; the client made it itself, so it may know what is wrong."""
-        # For DPoP alone: the error codes of RFC 9449 mean nothing in a challenge for Bearer.
+        # The challenge is for DPoP alone: the error codes of RFC 9449 mean nothing in one for Bearer.
         headers = self._challenges("invalid_dpop_proof", f"the DPoP proof is refused: {problem}", self.scopes, "DPoP")
         return refuse(401, f"the DPoP proof is refused: {problem}", headers=headers)
 
@@ -77,7 +77,7 @@ class Answers:
         """Return the refusal of a proof without a nonce of this server (RFC 9449, section 9)."""
         text = "the DPoP proof must have the nonce of the field DPoP-Nonce"
         headers = self._challenges("use_dpop_nonce", text, self.scopes, "DPoP")
-        # Stored by a cache, it would hand out a nonce that has expired (RFC 9449, section 8.2).
+        # A cache that stored this would hand out an expired nonce (RFC 9449, section 8.2).
         return refuse(401, text, headers=(*headers, ("DPoP-Nonce", nonce), ("Cache-Control", "no-store")))
 
     def scope(self, needed: frozenset[str]) -> Refusal:
@@ -88,10 +88,10 @@ class Answers:
 
     def unavailable(self) -> Refusal:
         """Return the refusal of a token that can't be checked now."""
-        # Not 401: the client would drop a token that may be good, and ask a person for another.
+        # With a 401 the client would drop a token that may be good, and ask a person for another.
         text = "the access token can't be checked now: its issuer does not respond, or was just asked; try again"
         return refuse(503, text, headers=(("Retry-After", f"{RETRY:.0f}"),))
 
     def broken(self) -> Refusal:
-        """Return the refusal of a token whose check has failed for a reason of this server's own."""
-        return refuse(500, "the access token can't be checked: this server has an error, which its log tells")
+        """Return the refusal of a token whose check has failed because of an error of this server."""
+        return refuse(500, "the access token can't be checked: this server has an error, which is in its log")

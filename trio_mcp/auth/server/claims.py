@@ -1,4 +1,4 @@
-"""What a token says, and what a server asks of it whatever kind of token it is: who issued it, for whom, until when."""
+"""The claims of a token, and the checks that every token must pass: who issued it, for whom, until when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.http.server.gate import LEEWAY
 
-__all__ = ["Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of", "is_time"]
+__all__ = ["Claims", "Demands", "InvalidToken", "TooEarly", "Verify", "claims_of", "is_time"]
 
 MAX_TIME = 1e12
 """The latest time that a claim may have: some 30,000 years from now; chosen."""
@@ -37,7 +37,7 @@ class InvalidToken(TrioMcpError):
 
 
 class TooEarly(InvalidToken):
-    """A token holds only from later on: as issuers don't issue such, one of the clocks is wrong."""
+    """A token is not valid yet. Issuers don't issue such tokens, so one of the clocks is wrong."""
 
 
 def _texts(given: Iterable[str] | str) -> tuple[str, ...]:
@@ -50,15 +50,15 @@ def _scopes(given: Iterable[str] | str) -> frozenset[str]:
 
 @attrs.frozen
 class Claims:
-    """What is known of a token once it has been verified.
+    """The claims of a verified token.
 
     Attributes:
         issuer: Who issued it.
-        subject: The user or the program it stands for.
+        subject: The person or the program that it stands for.
         audience: The servers it is for; one of them must be this one.
         expires_at: Until when it holds, in seconds since the epoch.
         client_id: The client it was issued to.
-        scopes: What was granted; a string is split at its spaces.
+        scopes: The granted scopes; a string is split at its spaces.
         key: The thumbprint of the key it is bound to (``cnf.jkt``, RFC 9449); None if it is not bound.
         not_before: From when it holds.
         issued_at: When it was issued.
@@ -95,8 +95,8 @@ Verify: TypeAlias = Callable[[str], Awaitable[Claims]]
 
 
 @attrs.frozen
-class Setting:
-    """What a resource server tells its verifier.
+class Demands:
+    """The settings that a resource server gives its verifier.
 
     Attributes:
         issuers: The issuers whose tokens are accepted, as they are configured.
@@ -111,20 +111,20 @@ class Setting:
     clock: Callable[[], float]
 
     def check(self, claims: Claims) -> None:
-        """Check what every token must hold to.
+        """Check the claims that every token must have.
 
         Raises:
             InvalidToken: If it does not.
         """
-        # Up to a slash, as the issuer's own spelling is not known before its metadata was fetched; then the verifier
-        # compares exactly.
+        # A slash at the end may differ, as the issuer's own spelling is unknown before its metadata was fetched; then
+        # the verifier compares exactly.
         if not any(slashless(claims.issuer) == slashless(issuer) for issuer in self.issuers):
             raise InvalidToken("it is of another issuer")
-        # First as they are: an audience need not be a URL, and in other names every letter counts.
+        # They are compared as they are first: an audience need not be a URL, and in other names every letter counts.
         if self.audiences.isdisjoint(claims.audience) and not self._is_meant(claims.audience):
             raise InvalidToken("it is for another server: its audience does not name this one")
         now = self.clock()
-        # Written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
+        # The test is written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
         if not now < claims.expires_at + LEEWAY:
             raise InvalidToken("it has expired")
         for moment in (claims.not_before, claims.issued_at):
@@ -169,7 +169,7 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
         # An introspection response may lack it (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
         _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
         _list(values, "aud") or _missing("aud"),
-        # What is left out would otherwise hold forever.
+        # A token without it would hold forever.
         _number(values, "exp") or _missing("exp"),
         client_id,
         # Large providers write it as `scp`, and some as a list.
@@ -223,7 +223,7 @@ def _thumbprint(values: Mapping[str, Any]) -> str | None:
     bound = values.get("cnf")
     if bound is None:
         return None
-    # A binding that is not understood must not be taken for none (RFC 7800, section 3.1).
+    # An unknown binding must not count as none (RFC 7800, section 3.1).
     key = bound.get("jkt") if isinstance(bound, dict) else None
     if not isinstance(key, str) or not key:
         raise InvalidToken("it is bound by something other than DPoP (its claim 'cnf' has no 'jkt')")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
     """Check a URL that identifies a server, and return it.
 
     Args:
-        name: What it is, for the error message.
+        name: The name of the argument, for the error message.
         url: The URL.
         query: Whether it may have a query.
 
@@ -44,7 +44,9 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
         raise ValueError(f"{name}: {exc}") from None
     # `urlsplit` does not tell an empty fragment from one that is missing.
     if parts.fragment or "#" in url or "@" in parts.netloc or (parts.query and not query):
-        raise ValueError(f"{name} must be a URL without user, {'' if query else 'query, '}and fragment, got {url!r}")
+        raise ValueError(
+            f"{name} must be a URL without a user name, {'' if query else 'query, '}and fragment, got {url!r}"
+        )
     if parts.scheme == "http" and not is_loopback(url):
         raise ValueError(f"{name} must begin with https://, got {url!r}: tokens would be sent in the clear")
     return url
@@ -101,12 +103,9 @@ async def _live(receive: ReceiveCallable, send: SendCallable) -> None:
         await send({"type": f"lifespan.{event}.complete"})
 
 
-def _respond(
+async def _respond(
     send: SendCallable, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes = b"", sent: bytes = b""
-) -> Awaitable[None]:
-    async def run() -> None:
-        headers = [*fields, (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": sent})
-
-    return run()
+) -> None:
+    headers = [*fields, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": sent})

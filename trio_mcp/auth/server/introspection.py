@@ -1,15 +1,14 @@
-"""`IntrospectionVerifier`: asks the issuer about each token (RFC 7662), for tokens that say nothing themselves."""
+"""`IntrospectionVerifier`: asks the issuer about each token (RFC 7662), since opaque tokens have no claims."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from typing import Final
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 
 import attrs
 import trio
@@ -19,7 +18,8 @@ from trio_mcp._checks import check_text
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
+from trio_mcp.auth.rules.token_requests import basic_pair
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, Verify, claims_of
 from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.keys import RETRY, Unavailable, metadata_of
 
@@ -28,13 +28,13 @@ __all__ = ["IntrospectionVerifier"]
 MAX_INTROSPECTIONS: Final = 64
 """How many tokens are asked about at once; chosen. Clients that send garbage must not flood the issuer."""
 MAX_REFUSED: Final = 1_000
-"""How many tokens are kept in mind that the issuer did not know, or that it is being asked about; chosen."""
+"""How many tokens are remembered that the issuer refused, or that it is being asked about; chosen."""
 REFUSED_FOR: Final = 10.0
 """For how long, in seconds; chosen."""
 
 
 class IntrospectionVerifier:
-    """Checks access tokens by asking their issuer about each of them, which then also knows of revoked ones.
+    """Checks access tokens by asking their issuer about each of them, so that revoked ones are refused, too.
 
     Args:
         client_id: This server's own id at the issuer.
@@ -52,17 +52,15 @@ class IntrospectionVerifier:
             raise (ValueError if isinstance(secret, str) else TypeError)("secret must be a non-empty string")
         if endpoint is not None:
             checked_url("endpoint", endpoint, query=True)
-        # RFC 6749, section 2.3.1: both are form-encoded before they are joined.
-        pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
-        self._credentials = "Basic " + base64.b64encode(pair.encode()).decode()
+        self._credentials = f"Basic {basic_pair(client_id, secret)}"
         self._endpoint = endpoint
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         """Return a block in which tokens can be checked.
 
         Args:
-            setting: What the resource server says.
+            setting: The settings of the resource server.
 
         Raises:
             ValueError: If there is more than one issuer: the token does not say whom to ask.
@@ -84,7 +82,7 @@ class IntrospectionVerifier:
 
 @attrs.define
 class _Question:
-    """What the issuer is asked, once for all who want to know it."""
+    """A question to the issuer, which is asked once for all requests with the same token."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     answer: Claims | InvalidToken | Unavailable | None = None
@@ -95,7 +93,7 @@ class _Questions:
     """The questions of one run."""
 
     def __init__(
-        self, setting: Setting, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
+        self, setting: Demands, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
     ) -> None:
         self._setting = setting
         self._issuer, self._endpoint, self._given = setting.issuers[0], endpoint, endpoint
@@ -124,13 +122,13 @@ class _Questions:
     def _begun(self, token: str, digest: bytes) -> _Question:
         self._asked.pop(digest, None)
         if len(self._asked) >= MAX_REFUSED:
-            # Only of those that have their answers: tasks wait for the others.
+            # Only a settled question may be dropped: tasks wait for the others.
             oldest = next((each for each, asked in self._asked.items() if asked.done.is_set()), None)
             if oldest is None:
                 raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
             del self._asked[oldest]
         question = _Question()
-        # In a task of its own: the first to ask may leave while others wait for the same answer.
+        # A separate task asks: the first task to wait may leave while others still wait.
         self._nursery.start_soon(self._ask, token, digest, question, name="introspection")
         return question
 
@@ -140,12 +138,12 @@ class _Questions:
                 question.answer = await self._answer(token)
         except InvalidToken as exc:
             question.answer = exc
-            # Refusals alone are kept: after a failure, the next request with the token may ask again.
+            # Only refusals are kept: after a failure, the next request with the token may ask again.
             question.until = self._setting.clock() + REFUSED_FOR
-        except Exception as exc:  # whatever `fetch` raises: it may be the user's
+        except Exception as exc:  # `fetch` may be a function of the program
             question.answer = Unavailable(f"{self._issuer} can't be asked about a token: {exc}")
         finally:
-            # Tokens that are good are remembered elsewhere.
+            # `ResourceServer` remembers good tokens.
             if question.until == math.inf:
                 del self._asked[digest]
             question.done.set()
@@ -159,15 +157,15 @@ class _Questions:
             if response.status != 200:
                 raise Unavailable(f"{endpoint} responded with HTTP {response.status}")
         except Exception:
-            # It may have moved: the next question looks for it again. But not for each token that the issuer chokes on:
-            # anyone can make those up.
+            # The endpoint may have moved, so the next question looks for it again. But it doesn't for each token that
+            # the issuer fails on: anyone can make those up.
             if self._may_look:
                 self._endpoint = self._given
             raise
         return _claims(response.body, self._issuer)
 
     async def _found(self, fetch: FetchFunction) -> str:
-        async with self._finding:  # once for all who ask at the same time
+        async with self._finding:  # concurrent questions share one search
             if self._endpoint is None:
                 if not self._may_look:
                     raise Unavailable(self._problem)
@@ -201,13 +199,13 @@ def _claims(body: bytes, issuer: str) -> Claims:
         values = from_json(body)
     except ValueError:
         values = None
-    # Nothing but a boolean: the string "false" would count as true.
+    # Only a boolean will do: the string "false" would count as true.
     if not isinstance(values, dict) or not isinstance(values.get("active"), bool):
-        raise Unavailable(f"the answer of {issuer} is not an introspection response")
+        raise Unavailable(f"the response of {issuer} is not an introspection response")
     if not values["active"]:
         raise InvalidToken("its issuer says that it is not active")
     claims = claims_of(values, issuer)
-    # Whose key it is can't be checked then, and as a bearer token it would be good for a thief as well.
+    # The key can't be checked then, and as a bearer token it would be good for a thief as well.
     if claims.key is None and str(values.get("token_type")).lower() == "dpop":
         raise InvalidToken("it is bound to a key that its issuer does not name")
     if claims.issuer != issuer:

@@ -1,4 +1,4 @@
-"""Signed tokens (JWS in compact form, RFC 7515): taken apart once, strictly, and their signatures checked.
+"""Signed tokens (JWS in compact form, RFC 7515): parsed once, strictly, with a check of their signatures.
 
 Only algorithms with a public key are known here, so "none", and a public key used as the secret of an HMAC, are
 refused by name. The cryptography is joserfc's.
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "Jws", "import_key", "is_signed_by", "read_jws", "suits"]
 
-# RFC 7518, section 3.1, RFC 8037 and RFC 9864: what a key must be for an algorithm, and joserfc's name of it. Tokens in
-# the field still say EdDSA, at which joserfc warns; the algorithm is the same.
+# RFC 7518, section 3.1, RFC 8037 and RFC 9864 say which key an algorithm needs. Tokens in the field still say EdDSA, at
+# which joserfc warns; the algorithm is the same as Ed25519.
 ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
     **{f"{kind}{bits}": ("RSA", None, f"{kind}{bits}") for kind in ("RS", "PS") for bits in (256, 384, 512)},
     **{f"ES{bits}": ("EC", f"P-{curve}", f"ES{bits}") for bits, curve in ((256, 256), (384, 384), (512, 521))},
@@ -36,8 +36,7 @@ _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
 """The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
-# Nearly all keys have 65537, which has 17 bits. A check takes longer with each bit, at the choice of the one who made
-# the key.
+# Nearly all keys have 65537, which has 17 bits. A check takes longer with each bit, which the maker of the key chooses.
 _RSA_EXPONENT_BITS: Final = 32
 
 
@@ -48,7 +47,7 @@ class Jws:
     Attributes:
         header: The header.
         claims: The payload.
-        signed: What the signature is of.
+        signed: The bytes that the signature covers.
         signature: The signature.
     """
 
@@ -67,7 +66,7 @@ def read_jws(token: str) -> Jws:
     """
     if not _COMPACT.fullmatch(token):
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
-    # The signature is of these letters as they came, not of the JSON that they stand for.
+    # The signature covers these letters as they came, not the JSON that they stand for.
     signed, _, signature = token.rpartition(".")
     header, _, payload = signed.partition(".")
     return Jws(read_header(header), _object(payload), signed.encode(), _decoded(signature))
@@ -77,11 +76,11 @@ def read_header(part: str) -> dict[str, Any]:
     """Read the first part of a token.
 
     Raises:
-        InvalidToken: If it is not an object, or changes how the token is to be read.
+        InvalidToken: If it is not an object, or changes how to read the token.
     """
     header = _object(part)
-    # Whatever is critical is unknown here, and must then be refused (RFC 7515, section 4.1.11); `b64` changes what is
-    # signed (RFC 7797).
+    # Every critical parameter is unknown here, so it must be refused (RFC 7515, section 4.1.11); `b64` changes the
+    # signed text (RFC 7797).
     for name in ("crit", "b64"):
         if name in header:
             raise InvalidToken(f"its header has {name!r}, which is not supported")
@@ -98,7 +97,7 @@ def _decoded(part: str) -> bytes:
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        # What a peer sends is not to stay in the cache that pydantic has for all strings.
+        # Peer data stays out of pydantic's string cache.
         value = from_json(_decoded(part), cache_strings=False)
     except ValueError:
         raise InvalidToken("a part of it is not JSON") from None
@@ -123,7 +122,7 @@ def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
     """Return whether a token has a key's signature; the key must suit the algorithm."""
     from joserfc.jws import JWSRegistry
 
-    # Straight to the algorithm: joserfc would take the token apart again.
+    # The algorithm is called directly: joserfc would parse the token again.
     return JWSRegistry.algorithms[ALGORITHMS[algorithm][2]].verify(token.signed, token.signature, key)
 
 
@@ -148,14 +147,14 @@ def import_key(jwk: Any) -> Key:
     try:
         key = JWKRegistry.import_key(jwk)
         key.public_key  # noqa: B018 - only now is it looked at
-    # Whatever is wrong inside a key, some layer of cryptography says so in its own way.
+    # Each layer of cryptography reports a bad key with its own exception.
     except Exception as exc:
         raise ValueError(f"it can't be read ({type(exc).__name__})") from None
     return key
 
 
 def _check_rsa(jwk: dict[str, Any]) -> None:
-    # Before joserfc sees it, which warns of a weak key: a warning that a peer can cause.
+    # This comes before joserfc, which would warn of a weak key: a peer could cause that warning.
     try:
         modulus, exponent = (int.from_bytes(_decoded(jwk[name])).bit_length() for name in ("n", "e"))
     except (KeyError, AttributeError, ValueError, InvalidToken):

@@ -12,21 +12,20 @@ import attrs
 from trio_mcp._checks import check_choices
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of, slashless
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, Verify, claims_of, slashless
 from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.jws import ALGORITHMS, Jws, is_signed_by, read_jws
 from trio_mcp.auth.server.keys import IssuerKeys, KeySet
 
 __all__ = ["JwtVerifier"]
 
-# RFC 9068, section 2.1, and what issuers sent before it. A token of another type was signed by the same keys, but for
-# another purpose: a proof, an assertion for a token endpoint, a logout.
+# RFC 9068, section 2.1, and the types that issuers sent before it. A token of another type was signed by the same keys,
+# but for another purpose: a proof, an assertion for a token endpoint, a logout.
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt"})
 _ACCESS_TOKEN: Final = frozenset({"at+jwt", "application/at+jwt"})
 # OpenID Connect Core, sections 2 and 3.3.2.11, Back-Channel Logout, section 2.4.
 _NOT_IN_ACCESS_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
-# How large providers say it in the claims.
-# `typ` is Keycloak's, `token_use` Cognito's.
+# Large providers name the kind of a token in these claims: `typ` is Keycloak's, `token_use` Cognito's.
 _OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use": ("id",)}
 
 
@@ -36,7 +35,7 @@ class JwtVerifier:
     The keys are those of the token's issuer, fetched by way of its metadata. Needs the extra ``auth``.
 
     Args:
-        algorithms: The signature algorithms accepted. There are only such with a public key.
+        algorithms: The signature algorithms accepted. All of them have a public key.
         keys: The keys of the issuer, if its metadata does not name them: a JWKS, or the URL of one.
 
     Raises:
@@ -66,11 +65,11 @@ class JwtVerifier:
                 raise ValueError("keys has no public key that can check signatures")
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         """Return a block in which tokens can be checked.
 
         Args:
-            setting: What the resource server says.
+            setting: The settings of the resource server.
 
         Raises:
             ValueError: If keys are given for more than one issuer: any of them could speak for the others.
@@ -89,7 +88,7 @@ class JwtVerifier:
 class _Check:
     """The checks of one run."""
 
-    _setting: Setting
+    _setting: Demands
     _algorithms: frozenset[str]
     _given: KeySet | None
     _issuers: Mapping[str, IssuerKeys]
@@ -98,7 +97,7 @@ class _Check:
         jws = read_jws(token)
         algorithm = self._check_header(jws)
         claims = claims_of(jws.claims)
-        # Before anything is fetched or computed for it.
+        # This check comes before anything is fetched or computed for the token.
         self._setting.check(claims)
         kid = jws.header.get("kid")
         if kid is not None and not isinstance(kid, str):
@@ -107,10 +106,10 @@ class _Check:
         if self._given is not None:
             keys = self._given.find(kid, algorithm)
         else:
-            # This may wait for the issuer, so all that can be refused without keys has been by now.
+            # This may wait for the issuer, so everything that needs no keys was checked before.
             fits = partial(is_signed_by, jws, algorithm=algorithm)
             keys = await issuer.find(kid, algorithm, claims.issued_at, fits)
-        # Not before the keys: with them the metadata was read, and so the issuer's own spelling.
+        # This comes after the keys: with them the metadata was read, and so the issuer's own spelling.
         if claims.issuer != issuer.issuer:
             raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")
         # Keys of one set may share a name (RFC 7517, section 4.5).
@@ -125,7 +124,7 @@ class _Check:
             raise InvalidToken("its algorithm is not accepted")
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
             raise InvalidToken("it is not an access token: its 'typ' is neither at+jwt nor JWT")
-        # `at+jwt` can be nothing else. A plain JWT may be an ID token, signed with the same keys.
+        # `at+jwt` can be nothing but an access token. A plain JWT may be an ID token, signed with the same keys.
         if kind.lower() not in _ACCESS_TOKEN:
             for name in _NOT_IN_ACCESS_TOKENS:
                 if name in jws.claims:
@@ -140,7 +139,7 @@ def _check_algorithms(algorithms: Collection[str]) -> None:
     wrong = [name for name in algorithms if (isinstance(name, str) and name.startswith("HS")) or name == "none"]
     if wrong and not isinstance(algorithms, str):
         raise ValueError(
-            f"algorithms must not have {wrong[0]!r}: everyone knows the keys of a JWKS, so only signatures with a "
+            f"algorithms must not include {wrong[0]!r}: a JWKS is public, so only signatures with a "
             "private key prove who issued a token (ES256, RS256, EdDSA, …)"
         )
     check_choices("algorithms", algorithms, ALGORITHMS)

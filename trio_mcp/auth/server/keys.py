@@ -1,4 +1,4 @@
-"""The keys of an issuer: read from its JWKS, kept, and fetched anew when it has changed them."""
+"""The keys of an issuer: read from its JWKS, kept, and fetched again when it has changed them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import trio
 from pydantic_core import from_json
 
 from trio_mcp._log import logger
-from trio_mcp.auth.fetching import FetchFunction
-from trio_mcp.auth.rules.metadata import AuthorizationServer, find_server
+from trio_mcp.auth.fetching import FetchFunction, drive
+from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, find_server
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.auth.server.claims import InvalidToken
@@ -79,7 +79,7 @@ class KeySet:
         """Return the keys that can have made a signature: those of this name, or the only one of its kind.
 
         Args:
-            kid: What the header of the token says; None if it says nothing.
+            kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
         """
         found = [key for key in self._keys if (kid is None or key.kid == kid) and suits(key, algorithm)]
@@ -90,7 +90,7 @@ class KeySet:
 class IssuerKeys:
     """The keys of one issuer, fetched when they are needed.
 
-    A fetch runs in a task of its own, once for all who wait for it, and each of them can leave.
+    A separate task runs each fetch, once for all tasks that wait for it, and each of them can leave.
 
     Args:
         issuer: The issuer, as it is configured.
@@ -117,9 +117,10 @@ class IssuerKeys:
         self._clock = clock
         self._nursery = nursery
         self._keys: KeySet | None = None
-        # When the last fetch that succeeded began, the last failed, and the last of all began or ended.
+        # These are the times when the last successful fetch began, when the last one failed, and when the last of all
+        # began or ended.
         self._fetched_at = self._failed_at = self._asked_at = -float("inf")
-        # How many have begun, and which was the last to succeed.
+        # These count the fetches that have begun, and name the last one that succeeded.
         self._begun = self._succeeded = 0
         self._problem = ""
         self._under_way: trio.Event | None = None
@@ -130,7 +131,7 @@ class IssuerKeys:
         """Return the keys that can have made a signature.
 
         Args:
-            kid: What the header of the token says; None if it says nothing.
+            kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
             issued_at: When the token says that it was issued.
             fits: Whether a key has made it. Only called where the token does not name its key.
@@ -144,7 +145,7 @@ class IssuerKeys:
         age = self._clock() - self._fetched_at
         if age > STALE:
             await self._renew()
-        # Without waiting: the keys that are there will do until the new ones have come.
+        # No task waits: the present keys will do until the new ones have come.
         elif age > FRESH:
             self._start()
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
@@ -200,7 +201,7 @@ class IssuerKeys:
         try:
             self._keys = await self._fetched()
             self._fetched_at, self._succeeded = self._asked_at, self._begun
-        except Exception as exc:  # whatever `fetch` raises: it may be the user's
+        except Exception as exc:  # `fetch` may be a function of the program
             # The keys may have moved: look for them again.
             self._url = self._given
             self._failed_at = self._clock()
@@ -243,24 +244,11 @@ class IssuerKeys:
             )
 
 
-async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
+async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerMetadata:
     """Find the metadata of an issuer.
 
     Raises:
         AuthorizationError: If it is not found, or it is of another issuer.
     """
-    # The issuer was configured here, so it takes the place of the server that a user trusts.
-    flow = find_server(issuer, UrlPolicy(), issuer)
-    try:
-        step = next(flow)
-        while True:  # noqa: ASYNC913 - fetching is one
-            assert isinstance(step, Fetch)
-            try:
-                response = await fetch(step)
-            except AuthorizationError as exc:
-                step = flow.throw(exc)
-            else:
-                step = flow.send(response)
-    except StopIteration as end:
-        found: AuthorizationServer = end.value
-        return found
+    # The issuer was configured here, so it takes the place of the server that the program trusts.
+    return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

@@ -75,11 +75,12 @@ class Proofs:
         self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
         self._clock = clock
         self._provers: OrderedDict[str, _Prover] = OrderedDict()
-        # By digest. Twice in the life of a proof the older half is dropped.
+        # These sets have digests. Twice in the life of a proof the older one is dropped.
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._turned_at = clock()
-        # In milliseconds, as nonces have it: the last one given, and the time up to which none of them counts.
+        # These are in milliseconds, as in nonces: the time of the last one given, and the time up to which none of them
+        # counts.
         self._given_at = self._forgot_at = 0
 
     def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
@@ -111,7 +112,7 @@ class Proofs:
         except InvalidToken as exc:
             raise InvalidProof(exc.reason) from None
         claims = jws.claims
-        # What costs least comes first; the order of the list does not matter.
+        # The cheapest checks come first; the order of the list does not matter.
         if prover.thumbprint != key:
             raise InvalidProof("its key is another one than the token is bound to")
         if _text(claims, "htm") != method:
@@ -123,21 +124,21 @@ class Proofs:
         if not is_signed_by(jws, prover.key, prover.algorithm):
             raise InvalidProof("its signature is wrong")
         if known is None:
-            # Only now: what was not proved must leave nothing behind.
+            # The key is kept only now: a bad proof must leave nothing behind.
             if len(self._provers) >= MAX_PROVERS:
                 self._provers.popitem(last=False)
             self._provers[head] = prover
-        # What is refused for its nonce takes up no room in the memory of proofs.
+        # A proof that is refused for its nonce is not remembered.
         renewed = self._check_nonce(claims.get("nonce"))
-        # Not by its text: the last letter in Base64 has bits that don't count, and an ECDSA signature can be turned
-        # into another that is right, too. With the key, since clients that know nothing of each other may choose the
-        # same `jti`.
+        # The text of the proof would not do: the last letter in Base64 has bits that don't count, and an ECDSA
+        # signature can be turned into another valid one. The key is included, since clients that know nothing of each
+        # other may choose the same `jti`.
         self._remember(f"{key}.{_text(claims, 'jti')}")
         return renewed
 
     def nonce(self) -> str:
         """Return a new nonce: the time, signed, so that nothing has to be remembered of it."""
-        # Later than all that was forgotten, even in the same millisecond.
+        # A new nonce is later than everything that was forgotten, even in the same millisecond.
         self._given_at = max(int(self._clock() * 1000), self._forgot_at + 1)
         stamp = struct.pack(">Q", self._given_at)
         return base64.urlsafe_b64encode(stamp + self._tag(stamp)).decode()
@@ -164,7 +165,8 @@ class Proofs:
 
     def _check_nonce(self, nonce: object) -> str | None:
         now = self._clock()
-        # By then all that was forgotten has expired: a proof from a clock that is ahead is good for twice the window.
+        # By then everything that was forgotten has expired: a proof from a clock that is ahead is good for twice the
+        # window.
         if not self._always and now > self._forgot_at / 1000 + 2 * PROOF_WINDOW:
             return None
         try:
@@ -180,11 +182,11 @@ class Proofs:
         return self.nonce() if age > NONCE_LIFE / 2 else None
 
     def _remember(self, name: str) -> None:
-        # As long for every proof: the client chooses how long a `jti` is.
+        # All digests have the same length: the client chooses how long a `jti` is.
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
         now = self._clock()
         if now - self._turned_at > 2 * PROOF_WINDOW:
-            # What is in `_seen` came within `2 * PROOF_WINDOW` of the last turn, so after twice that all of it has
+            # Everything in `_seen` came within `2 * PROOF_WINDOW` of the last turn, so after twice that all of it has
             # expired.
             self._seen_before = self._seen if now - self._turned_at < 4 * PROOF_WINDOW else set()
             self._seen, self._turned_at = set(), now
@@ -234,7 +236,7 @@ def plain_url(url: str) -> str:
     """
     parts = urlsplit(url)
     if "@" in parts.netloc or not parts.hostname:
-        raise ValueError("it names no host, or a user")
+        raise ValueError("it has no host, or a user name")
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     host, port = parts.hostname, parts.port
     if ":" in host:

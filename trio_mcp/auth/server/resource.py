@@ -1,4 +1,4 @@
-"""`ResourceServer`: what a server accepts as an access token, and what it says to those who have none."""
+"""`ResourceServer`: which access tokens a server accepts, and how it responds to requests without one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import contextlib
 import hashlib
 import logging
 import re
-import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, Unpack
 from urllib.parse import parse_qsl
 
 import attrs
 
-from trio_mcp._checks import check_choice, check_hook, check_seconds, check_text
+from trio_mcp._checks import check_choice, check_hook
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
-from trio_mcp.auth.fetching import Fetcher, FetchFunction
+from trio_mcp._settings import completed
+from trio_mcp.auth.fetching import Fetcher
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, TooEarly, Verify, canonical
+from trio_mcp.auth.server.answers import Refusals
+from trio_mcp.auth.server.claims import Claims, Demands, InvalidToken, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import NotYet, Unavailable
+from trio_mcp.auth.server.options import ResourceOptions, checked_names
 from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNeeded, Proofs
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.rules.statuses import Refusal
@@ -45,9 +47,9 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class Verifier(Protocol):
-    """What checks tokens, with state of its own for each run: `JwtVerifier`, `IntrospectionVerifier`."""
+    """Checks tokens, with separate state for each run: `JwtVerifier`, `IntrospectionVerifier`."""
 
-    def opened(self, setting: Setting) -> contextlib.AbstractAsyncContextManager[Verify]:
+    def opened(self, setting: Demands) -> contextlib.AbstractAsyncContextManager[Verify]:
         """Return a block in which tokens can be checked."""
 
 
@@ -60,26 +62,17 @@ class ResourceServer:
         resource: The URL by which clients know the server. It is what tokens must be for, whatever the request says in
             ``Host`` or ``Forwarded``.
         issuers: The authorization servers whose tokens are accepted, by their issuers.
-        scopes: What every request needs. Tools, resources and prompts may need more (``scopes=``).
-        verifier: What checks tokens; an async function that is given a token and returns its `Claims`, or raises
-            `InvalidToken`, is one, too.
+        scopes: The scopes that every request needs. Tools, resources and prompts may need more (``scopes=``).
+        verifier: Checks tokens; it may be an async function that is given a token and returns its `Claims`, or raises
+            `InvalidToken`.
         dpop: Whether tokens may be bound to a key of the client, so that a stolen one is worth nothing (RFC 9449):
             "off", "accept" or "require". Needs the extra ``auth``, unless it is "off".
-        nonces: Whether proofs of that key must have a nonce of this server; bytes are the secret of the nonces, at
-            least 32 and random, for several processes that serve the same resource.
-        includes: Whether one scope includes another: a function that is given a scope that was granted and one that is
-            needed.
-        audiences: More names by which issuers know this server, where they can't put its URL into a token.
-        remember: For how many seconds a token that was accepted is not checked again.
-        name: The server's name, for people.
-        documentation: The URL of a page for developers.
-        fetch: Makes the exchanges with issuers; None does so over HTTPS, within bounds.
-        clock: Tells the time, in seconds since the epoch.
+        options: Further arguments; see `ResourceOptions`.
 
     Attributes:
         resource: The URL of the server.
         clock: Tells the time, in seconds since the epoch.
-        scopes: What every request needs.
+        scopes: The scopes that every request needs.
         metadata: The URL of the metadata (RFC 9728).
 
     Raises:
@@ -96,57 +89,46 @@ class ResourceServer:
         scopes: Collection[str] = (),
         verifier: Verifier | Verify | None = None,
         dpop: Literal["off", "accept", "require"] = "accept",
-        nonces: bool | bytes = False,
-        includes: Callable[[str, str], bool] | None = None,
-        audiences: Collection[str] = (),
-        remember: float = 60.0,
-        name: str | None = None,
-        documentation: str | None = None,
-        fetch: FetchFunction | None = None,
-        clock: Callable[[], float] = time.time,
+        **options: Unpack[ResourceOptions],
     ) -> None:
+        refuse_unknown(type(self), options, ResourceOptions)
+        given = completed(ResourceOptions, options)
         self.resource = checked_url("resource", resource)
-        self.clock = clock
+        self.clock = given["clock"]
         self.scopes = _scopes(scopes)
         self.metadata = metadata_url(resource)
         check_choice("dpop", dpop, ("off", "accept", "require"))
-        check_hook("includes", includes, sync=True)
-        check_hook("fetch", fetch)
-        check_seconds("remember", remember, zero=True, finite=True)
         if dpop != "off":
             need_jose(f"dpop={dpop!r}")
-        if isinstance(nonces, bytes) and len(nonces) < 32:
-            raise ValueError(f"nonces must be a secret of at least 32 bytes, got {len(nonces)}")
-        if not isinstance(nonces, (bool, bytes)):
-            raise TypeError(f"nonces must be True, False or bytes, got {type(nonces).__name__}")
-        self._includes = includes
-        self._remember = remember
+        self._includes, self._remember = given["includes"], given["remember"]
+        fetch, audiences = given["fetch"], given["audiences"]
         self._verifier: Verifier = _verifier(verifier)
-        self._setting = Setting(
+        self._setting = Demands(
             _issuers(issuers),
-            # As they are, since an audience need not be a URL, and as URLs are compared.
-            frozenset(map(canonical, (resource, *_names("audiences", audiences)))) | {resource, *audiences},
+            # The names count as they are, since an audience need not be a URL, and as URLs are compared.
+            frozenset(map(canonical, (resource, *audiences))) | {resource, *audiences},
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
-            clock=clock,
+            clock=self.clock,
         )
         self._bearer = dpop != "require"
-        self._proofs = None if dpop == "off" else Proofs(resource, nonces, clock)
+        self._proofs = None if dpop == "off" else Proofs(resource, given["nonces"], self.clock)
         algorithms = PROOF_ALGORITHMS if self._proofs else ()
-        self._answers = Answers(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
+        self._answers = Refusals(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
         document = written(
             {
                 "resource": resource,
                 "authorization_servers": list(self._setting.issuers),
-                # Not what single tools need: without a challenge, clients ask for all that is listed here.
+                # The scopes of single tools are left out: without a challenge, clients request all that are listed
+                # here.
                 "scopes_supported": sorted(self.scopes),
                 "bearer_methods_supported": ["header"],
                 "dpop_signing_alg_values_supported": algorithms,
                 "dpop_bound_access_tokens_required": not self._bearer,
-                "resource_name": name,
-                "resource_documentation": documentation and checked_url("documentation", documentation, query=True),
+                "resource_name": given["name"],
+                "resource_documentation": given["documentation"],
             }
         )
-        # At the root, too: not every client knows that the path of the server goes to the end.
+        # The document is at the root, too: not every client knows that the path of the server goes to the end.
         below = self.metadata.partition(WELL_KNOWN)[2]
         self._documents = MappingProxyType({WELL_KNOWN: document, WELL_KNOWN + below: document})
 
@@ -170,7 +152,7 @@ class ResourceServer:
 
         Args:
             principal: Who makes it.
-            needed: What it needs, besides what every request does.
+            needed: The scopes that it needs, besides those that every request needs.
         """
         wanted = self.scopes.union(needed) if needed else self.scopes
         if wanted <= principal.scopes:
@@ -207,12 +189,12 @@ class _Guard:
     """The judge of one run."""
 
     _verify: Verify
-    _setting: Setting
-    _answers: Answers
+    _setting: Demands
+    _answers: Refusals
     _proofs: Proofs | None
     _bearer: bool
     _remember: float
-    # By the hash of the token: a dump of the memory, too, has none.
+    # The keys are hashes, so that even a dump of the memory has no token.
     _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
 
@@ -225,7 +207,7 @@ class _Guard:
         known = self._tokens.get(digest)
         if known is None or known.until <= self._setting.clock():
             known = None
-        # What is known has the right form, so that a call with it costs next to nothing.
+        # A known token has the right form, so a call with it costs next to nothing.
         if known is None or request.scope.get("query_string"):
             if (refusal := self._misformed(request, field, scheme, token)) is not None:
                 return refusal
@@ -239,13 +221,13 @@ class _Guard:
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
         """Return the refusal of credentials that need not be looked at."""
-        # Even with a good token in its place: URLs get into logs and histories (RFC 6750, section 5.3).
+        # This is refused even beside a good token: URLs get into logs and histories (RFC 6750, section 5.3).
         if _has_token(request.scope.get("query_string", b"")):
             return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
         if request.headers.count("authorization") > 1:
             return self._answers.malformed("there must be only one field Authorization")
         if scheme not in ("bearer", "dpop"):
-            # Another scheme brings no token, and is answered as if there were nothing.
+            # Another scheme brings no token, and gets the same response as none.
             return self._answers.nothing()
         if len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             return self._answers.malformed(f"the field Authorization must have one token, of {MAX_TOKEN} bytes at most")
@@ -256,7 +238,7 @@ class _Guard:
         return None
 
     def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
-        # A token that is bound to no key gains nothing by a proof: the one who stole it can make a key, too.
+        # A proof adds nothing to a token that is bound to no key: a thief can make a key, too.
         if known.key is None:
             logger.info("an access token is refused: it is not bound to a key, and came with another scheme")
             return self._answers.token("Bearer" if self._bearer else None)
@@ -291,8 +273,7 @@ class _Guard:
             claims = await self._verify(token)
             if not isinstance(claims, Claims):
                 raise TypeError(f"a verifier must return Claims or raise InvalidToken; it returned {type(claims)}")
-            # The verifier may be a function of the user, and then nothing else has looked at issuer, audience and
-            # times.
+            # The verifier may be a function of the program, which may not have checked issuer, audience and times.
             self._setting.check(claims)
         except InvalidToken as exc:
             self._tell(exc)
@@ -315,17 +296,18 @@ class _Guard:
             expires_at=claims.expires_at,
         )
         hash_ = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        # However long it is to be remembered: what is found here is not checked for its expiry again.
+        # A token is not remembered beyond its expiry, which is not checked again.
         until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
         known = _Known(Identified(principal), claims.key, hash_, until)
         if len(self._tokens) >= MAX_TOKENS:
-            # In constant time, as an `OrderedDict` has it: a dict looks for its first key behind all that were deleted.
+            # An `OrderedDict` does this in constant time: a dict looks for its first key behind all that were deleted.
             self._tokens.popitem(last=False)
         self._tokens[digest] = known
         return known
 
     def _tell(self, problem: Exception) -> None:
-        # Anyone can send what is refused, so it must not fill the log. What only the operator can mend has to be seen.
+        # Anyone can send bad tokens, so they must not fill the log. But problems that only the operator can solve have
+        # to be seen.
         now = self._setting.clock()
         ours = isinstance(problem, TooEarly) or not isinstance(problem, (InvalidToken, NotYet))
         if seen := ours and now - self._warned_at > 60:
@@ -335,12 +317,12 @@ class _Guard:
 
 @attrs.frozen
 class _Function:
-    """A user's function as a verifier."""
+    """A function of the program as a verifier."""
 
     _verify: Verify
 
     @contextlib.asynccontextmanager
-    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+    async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
         yield self._verify
 
 
@@ -355,26 +337,18 @@ def _verifier(given: Any) -> Verifier:
     return _Function(given)
 
 
-def _names(what: str, given: Collection[str]) -> Collection[str]:
-    if isinstance(given, str) or not isinstance(given, Collection):
-        raise TypeError(f"{what} must be a list of strings, got {given!r}")
-    for each in given:
-        check_text(what, each)
-    return given
-
-
 def _issuers(given: Collection[str]) -> tuple[str, ...]:
-    found = tuple(checked_url("issuers", each) for each in _names("issuers", given))
+    found = tuple(checked_url("issuers", each) for each in checked_names("issuers", given))
     if not found:
         raise ValueError("issuers must not be empty: name the authorization server whose tokens are accepted")
     return found
 
 
 def _scopes(given: Collection[str]) -> frozenset[str]:
-    for scope in _names("scopes", given):
+    for scope in checked_names("scopes", given):
         if not SCOPE.fullmatch(scope):
             raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
-    # Resources have no business with refresh tokens (2026-07-28 `basic/authorization`, section Refresh Tokens).
+    # Refresh tokens don't concern resources (2026-07-28 `basic/authorization`, section Refresh Tokens).
     if "offline_access" in given:
         raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
     return frozenset(given)

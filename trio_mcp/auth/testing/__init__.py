@@ -5,9 +5,19 @@ It has no storage and no consent page, and signs in everyone who comes. The modu
 
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing import faults
-from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.protecting import protected
+from trio_mcp.auth.testing.records import AuthoritySettings
 from trio_mcp.auth.testing.server import AuthorizationServer, Seen
 
-__all__ = ["Answer", "AuthorizationServer", "Fault", "Fetch", "Seen", "faults", "protected"]
+__all__ = [
+    "AuthoritySettings",
+    "AuthorizationServer",
+    "Fault",
+    "Fetch",
+    "Seen",
+    "ServerResponse",
+    "faults",
+    "protected",
+]

@@ -1,4 +1,4 @@
-"""What the authorization server answers with, and how it reads what it is sent."""
+"""The responses of the authorization server, and the parameters of its requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trio_mcp.auth.rules.steps import Fetched
 from trio_mcp.http.headers import JSON, Headers
 
 __all__ = [
-    "Answer",
     "Ending",
     "Parameters",
     "Refused",
+    "ServerResponse",
     "answer",
     "in_json",
     "read_object",
@@ -28,7 +28,7 @@ Ending: TypeAlias = Literal["whole", "cut", "endless", "silent"]
 
 
 @attrs.frozen
-class Answer(Fetched):
+class ServerResponse(Fetched):
     """A response, and how it ends.
 
     Attributes:
@@ -40,11 +40,11 @@ class Answer(Fetched):
 
 
 class Refused(Exception):
-    """A request that is answered with an error of OAuth.
+    """A request that is refused with an error of OAuth.
 
     Args:
         error: The error code.
-        description: What is wrong with the request.
+        description: The problem of the request.
         status: The HTTP status.
         fields: Further header fields.
     """
@@ -58,19 +58,19 @@ class Refused(Exception):
         self.status = status
         self.fields = dict(fields or {})
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServerResponse:
         """Return it as a response."""
         return in_json({"error": self.error, "error_description": self.description}, self.status, self.fields)
 
 
-def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> Answer:
+def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> ServerResponse:
     """Return a response; unless the fields say otherwise it is not to be stored."""
     # RFC 6749, section 5.1, demands it where there are tokens.
     given = {"Cache-Control": "no-store", **(fields or {})}
-    return Answer(status, Headers(given.items()), body)
+    return ServerResponse(status, Headers(given.items()), body)
 
 
-def in_json(value: object, status: int = 200, fields: Mapping[str, str] | None = None) -> Answer:
+def in_json(value: object, status: int = 200, fields: Mapping[str, str] | None = None) -> ServerResponse:
     """Return a response in JSON."""
     return answer(status, json.dumps(value).encode(), {"Content-Type": JSON, **(fields or {})})
 
@@ -79,11 +79,11 @@ def with_query(url: str, parameters: Mapping[str, str | None]) -> str:
     """Return a URL with parameters added to its query; those that are None are left out."""
     parts = urlsplit(url)
     added = urlencode({name: value for name, value in parameters.items() if value is not None})
-    # A redirect URI may have a query of its own, which is kept (RFC 6749, section 3.1.2).
+    # The query of a redirect URI is kept (RFC 6749, section 3.1.2).
     return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, added)))))
 
 
-def redirection(url: str, parameters: Mapping[str, str | None]) -> Answer:
+def redirection(url: str, parameters: Mapping[str, str | None]) -> ServerResponse:
     """Return a redirection of the browser."""
     return answer(302, fields={"Location": with_query(url, parameters)})
 

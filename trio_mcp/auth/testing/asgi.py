@@ -11,54 +11,52 @@ import trio
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.settings import settings_at
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 
-__all__ = ["Application", "served"]
+__all__ = ["respond", "served"]
 
 LONGEST_BODY = 64 * 1024
 
 
-class Application:
-    """An ASGI application around a function.
+async def respond(
+    issuer: str, handle: Callable[[Fetch], ServerResponse], scope: Scope, receive: ReceiveCallable, send: SendCallable
+) -> None:
+    """Respond to a request of an ASGI server.
 
     Args:
         issuer: Where the application is, whatever the request says.
-        handle: The function.
+        handle: Returns the response to a request.
+        scope: The scope of the request.
+        receive: Receives the next event.
+        send: Sends an event.
     """
-
-    def __init__(self, issuer: str, handle: Callable[[Fetch], Answer]) -> None:
-        parts = urlsplit(issuer)
-        self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._handle = handle
-
-    async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            raise NotImplementedError(f"the authorization server serves HTTP only, not {scope['type']}")
-        body, more = b"", True
-        while more and len(body) <= LONGEST_BODY:
-            event = await receive()
-            if event["type"] != "http.request":
-                return
-            body += event.get("body", b"")
-            more = event.get("more_body", False)
-        if len(body) > LONGEST_BODY:
-            await _send(send, 413, [], b"")
+    if scope["type"] != "http":
+        raise NotImplementedError(f"the authorization server serves HTTP only, not {scope['type']}")
+    body, more = b"", True
+    while more and len(body) <= LONGEST_BODY:
+        event = await receive()
+        if event["type"] != "http.request":
             return
-        query = scope.get("query_string", b"").decode("latin-1")
-        url = f"{self._origin}{scope['path']}" + (f"?{query}" if query else "")
-        fields = Headers(scope["headers"]).as_dict()
-        given = self._handle(Fetch("", scope["method"], url, fields, body))
-        async with trio.open_nursery() as nursery:
-            if given.ending in ("silent", "endless"):
-                # Neither ends by itself: without this, the task would stay when the client has left.
-                nursery.start_soon(_until_left, receive, nursery.cancel_scope)
-            if given.ending != "silent":
-                await _answer(given, send)
+        body += event.get("body", b"")
+        more = event.get("more_body", False)
+    if len(body) > LONGEST_BODY:
+        await _send(send, 413, [], b"")
+        return
+    query = scope.get("query_string", b"").decode("latin-1")
+    parts = urlsplit(issuer)
+    url = f"{parts.scheme}://{parts.netloc}{scope['path']}" + (f"?{query}" if query else "")
+    fields = Headers(scope["headers"]).as_dict()
+    given = handle(Fetch("", scope["method"], url, fields, body))
+    async with trio.open_nursery() as nursery:
+        if given.ending in ("silent", "endless"):
+            # Neither ends by itself: without this task, the response would go on after the client has left.
+            nursery.start_soon(_until_left, receive, nursery.cancel_scope)
+        if given.ending != "silent":
+            await _answer(given, send)
 
 
 async def _until_left(receive: ReceiveCallable, scope: trio.CancelScope) -> None:
@@ -66,7 +64,7 @@ async def _until_left(receive: ReceiveCallable, scope: trio.CancelScope) -> None
     scope.cancel("the client has left")
 
 
-async def _answer(given: Answer, send: SendCallable) -> None:
+async def _answer(given: ServerResponse, send: SendCallable) -> None:
     fields = [(name.encode(), text.encode("latin-1")) for name, text in given.headers.as_dict().items()]
     if given.ending == "endless":
         await _send(send, given.status, fields, given.body, more=True)
@@ -93,7 +91,7 @@ async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
     async with background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
-            await serve_asgi(app, configured(host, port), runner="h11", task_status=task_status)
+            await serve_asgi(app, settings_at(host, port), runner="h11", task_status=task_status)
 
         urls: list[str] = await start(nursery, serve)
         yield urls[0]

@@ -12,9 +12,9 @@ from urllib.parse import unquote_plus, urlsplit
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, in_json, read_object
+from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, in_json, read_object
 from trio_mcp.auth.testing.keys import Once, audiences, check_times, verified
-from trio_mcp.auth.testing.records import Client, Settings
+from trio_mcp.auth.testing.records import AuthoritySettings, KnownClient
 from trio_mcp.http.headers import Headers
 
 __all__ = ["ASSERTION", "GRANTS", "METHODS", "Clients"]
@@ -71,12 +71,12 @@ def matches(given: str, registered: Iterable[str]) -> bool:
 class Clients:
     """The clients of one server."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AuthoritySettings) -> None:
         self._settings = settings
-        self._known: dict[str, Client] = {}
-        self._assertions = Once(lambda: settings.clock())
+        self._known: dict[str, KnownClient] = {}
+        self._assertions = Once(lambda: settings["clock"]())
 
-    def add(self, client: Client) -> Client:
+    def add(self, client: KnownClient) -> KnownClient:
         """Remember a client, in place of the one with the same id."""
         self._known[client.id] = client
         return client
@@ -85,7 +85,7 @@ class Clients:
         """Forget a client, as servers do that clean up."""
         self._known.pop(client, None)
 
-    def find(self, client: str, error: str = "invalid_client") -> Client:
+    def find(self, client: str, error: str = "invalid_client") -> KnownClient:
         """Return a client by its id, which may be the URL of its document.
 
         Raises:
@@ -94,34 +94,37 @@ class Clients:
         if (known := self._known.get(client)) is not None:
             return known
         parts = urlsplit(client)
-        if self._settings.documents is None or parts.scheme != "https" or parts.path in ("", "/"):
+        if self._settings["documents"] is None or parts.scheme != "https" or parts.path in ("", "/"):
             raise Refused(error, "the client is not known here", 401)
-        return self._of_document(client, self._settings.documents(client))
+        return self._of_document(client, self._settings["documents"](client))
 
-    def _of_document(self, url: str, body: bytes) -> Client:
+    def _of_document(self, url: str, body: bytes) -> KnownClient:
         document = read_object(body, "invalid_client") if len(body) <= LONGEST_DOCUMENT else {}
         # 2025-11-25: the document has to name its own URL, and the client.
         if document.get("client_id") != url or not document.get("client_name"):
-            raise Refused("invalid_client", "the client's document is too long, of another client, or without a name")
+            raise Refused("invalid_client", "the client's metadata is too long, names another client, or lacks a name")
         return _from_metadata(url, document)
 
-    def register(self, body: bytes) -> Answer:
+    def register(self, body: bytes) -> ServerResponse:
         """Register a client (RFC 7591)."""
         metadata = read_object(body, "invalid_client_metadata")
         client = _from_metadata(secrets.token_urlsafe(16), metadata)
         until = 0.0
         if client.method in ("client_secret_basic", "client_secret_post"):
-            if (seconds := self._settings.client_secret_lifetime) is not None:
-                until = self._settings.clock() + seconds
+            if (seconds := self._settings["client_secret_lifetime"]) is not None:
+                until = self._settings["clock"]() + seconds
             client = attrs.evolve(client, secret=secrets.token_urlsafe(32), secret_expires_at=until or None)
         self.add(client)
-        said: dict[str, Any] = metadata | {"client_id": client.id, "client_id_issued_at": int(self._settings.clock())}
+        said: dict[str, Any] = metadata | {
+            "client_id": client.id,
+            "client_id_issued_at": int(self._settings["clock"]()),
+        }
         said |= {"token_endpoint_auth_method": client.method, "grant_types": sorted(client.grants)}
         if client.secret is not None:
             said |= {"client_secret": client.secret, "client_secret_expires_at": int(until)}
         return in_json(said, 201)
 
-    def authenticate(self, request: Fetch, parameters: Parameters, endpoint: str) -> Client:
+    def authenticate(self, request: Fetch, parameters: Parameters, endpoint: str) -> KnownClient:
         """Return the client that makes a request, once it has proved who it is, in the one way that it registered.
 
         Raises:
@@ -143,20 +146,20 @@ class Clients:
         client = self.find(given)
         if method == "private_key_jwt":
             self._check_assertion(client, parameters, endpoint)
-        late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings.clock()
+        late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings["clock"]()
         # A public client has no secret and sends none, which is the same here.
         same = hmac.compare_digest((client.secret or "").encode(), secret.encode())
         if method != client.method or not same or late or parameters.get("client_id") not in (None, client.id):
             raise Refused("invalid_client", "that is not how this client proves who it is", 401, challenge)
         return client
 
-    def _check_assertion(self, client: Client, parameters: Parameters, endpoint: str) -> None:
+    def _check_assertion(self, client: KnownClient, parameters: Parameters, endpoint: str) -> None:
         if parameters["client_assertion_type"] != ASSERTION or client.jwks is None:
             raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
-        check_times(claims, self._settings.clock(), "invalid_client")
+        check_times(claims, self._settings["clock"](), "invalid_client")
         # RFC 7523 names the token endpoint, its update the issuer, and there are clients of both kinds.
-        allowed = {self._settings.issuer, endpoint}
+        allowed = {self._settings["issuer"], endpoint}
         if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
             raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
         if not self._assertions.use(claims.get("jti"), 3600):
@@ -190,13 +193,13 @@ def _subject(assertion: str) -> str:
     return str(claims.get("sub"))
 
 
-def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
+def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
     """Read what a client says of itself.
 
     Raises:
         Refused: If it is wrong.
     """
-    # What is left out has the defaults of RFC 7591, section 2.
+    # Missing fields have the defaults of RFC 7591, section 2.
     grants = _names(metadata.get("grant_types", ["authorization_code"]), GRANTS, "grant_types")
     _names(metadata.get("response_types", ["code"]), ("code",), "response_types")
     method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
@@ -207,7 +210,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
     if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
         raise Refused("invalid_client_metadata", "application_type is wrong for these redirect URIs")
     jwks = metadata.get("jwks")
-    return Client(id=client, method=method, redirects=redirects, grants=frozenset(grants), jwks=jwks)
+    return KnownClient(id=client, method=method, redirects=redirects, grants=frozenset(grants), jwks=jwks)
 
 
 def _names(given: object, known: Collection[str], what: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""What makes an authorization server hostile, or ill.
+"""Faults that make an authorization server hostile, or broken.
 
-A fault is a function: it gets a request and the server's own `handle`, and returns the answer. So it decides whether
+A fault is a function: it gets a request and the server's own `handle`, and returns the response. So it decides whether
 the server acts at all, and what the client sees of it.
 
 Example:
@@ -19,42 +19,42 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, answer
+from trio_mcp.auth.testing.answers import ServerResponse, answer
 from trio_mcp.http.headers import Headers
 
 __all__ = ["Fault", "cut", "edited", "endless", "lost", "moved", "raw", "redirected", "silent", "status"]
 
-Handle: TypeAlias = Callable[[Fetch], Answer]
-Fault: TypeAlias = Callable[[Fetch, Handle], Answer]
+Handle: TypeAlias = Callable[[Fetch], ServerResponse]
+Fault: TypeAlias = Callable[[Fetch, Handle], ServerResponse]
 
 
 def status(code: int, body: bytes = b"", **fields: str) -> Fault:
-    """Answer with a status, and do nothing. Underscores in the names of fields are hyphens."""
+    """Respond with a status, and do nothing. Underscores in the names of fields are hyphens."""
     return lambda request, handle: answer(code, body, {name.replace("_", "-"): text for name, text in fields.items()})
 
 
 def raw(body: bytes, media_type: str = "application/json", code: int = 200) -> Fault:
-    """Answer with a body, and do nothing."""
+    """Respond with a body, and do nothing."""
     return status(code, body, Content_Type=media_type)
 
 
-def cut(request: Fetch, handle: Handle) -> Answer:
-    """Do what is asked, but break the connection half-way through the answer."""
+def cut(request: Fetch, handle: Handle) -> ServerResponse:
+    """Act on the request, but break the connection half-way through the response."""
     return attrs.evolve(handle(request), ending="cut")
 
 
-def silent(request: Fetch, handle: Handle) -> Answer:
-    """Do what is asked, and never answer."""
+def silent(request: Fetch, handle: Handle) -> ServerResponse:
+    """Act on the request, and never respond."""
     return attrs.evolve(handle(request), ending="silent")
 
 
-def lost(request: Fetch, handle: Handle) -> Answer:
-    """Do nothing, and never answer."""
-    return Answer(200, Headers(), b"", "silent")
+def lost(request: Fetch, handle: Handle) -> ServerResponse:
+    """Do nothing, and never respond."""
+    return ServerResponse(200, Headers(), b"", "silent")
 
 
-def endless(request: Fetch, handle: Handle) -> Answer:
-    """Do what is asked, and repeat the answer's body without end."""
+def endless(request: Fetch, handle: Handle) -> ServerResponse:
+    """Act on the request, and repeat the body of the response without end."""
     return attrs.evolve(handle(request), ending="endless")
 
 
@@ -64,9 +64,9 @@ def moved(url: str, code: int = 307) -> Fault:
 
 
 def edited(**members: object) -> Fault:
-    """Do what is asked, but put other members into the JSON of the answer; None takes one out."""
+    """Act on the request, but put other members into the JSON of the response; None takes one out."""
 
-    def fault(request: Fetch, handle: Handle) -> Answer:
+    def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)
         value = {**json.loads(given.body), **members}
         return attrs.evolve(
@@ -77,9 +77,9 @@ def edited(**members: object) -> Fault:
 
 
 def redirected(**parameters: str | None) -> Fault:
-    """Do what is asked, but redirect with other parameters; None takes one out."""
+    """Act on the request, but redirect with other parameters; None takes one out."""
 
-    def fault(request: Fetch, handle: Handle) -> Answer:
+    def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)
         parts = urlsplit(given.headers.get("Location") or "")
         query = {**dict(parse_qsl(parts.query)), **parameters}

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, in_json
+from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, in_json
 from trio_mcp.auth.testing.clients import GRANTS, Clients
-from trio_mcp.auth.testing.keys import Keys, Once, Proofs, audiences, check_times, verified
-from trio_mcp.auth.testing.records import Client, Code, Device, Family, Settings
-from trio_mcp.auth.testing.tokens import Tokens
+from trio_mcp.auth.testing.keys import Keys, Once, ReceivedProofs, audiences, check_times, verified
+from trio_mcp.auth.testing.records import AuthoritySettings, Device, Family, IssuedCode, KnownClient
+from trio_mcp.auth.testing.tokens import IssuedTokens
 
 __all__ = ["Grants", "check_resources", "read_scopes"]
 
@@ -26,7 +26,9 @@ ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 ID_JAG_TYPE = "oauth-id-jag+jwt"
 
 
-def read_scopes(parameters: Parameters, settings: Settings, allowed: frozenset[str] | None = None) -> frozenset[str]:
+def read_scopes(
+    parameters: Parameters, settings: AuthoritySettings, allowed: frozenset[str] | None = None
+) -> frozenset[str]:
     """Return the scopes that a request asks for; if it names none, all that are allowed.
 
     Args:
@@ -38,11 +40,11 @@ def read_scopes(parameters: Parameters, settings: Settings, allowed: frozenset[s
         Refused: If there is another among them.
     """
     text = parameters.get("scope")
-    known = frozenset(settings.scopes) if allowed is None else allowed
+    known = frozenset(settings["scopes"]) if allowed is None else allowed
     if text is None:
         return known if allowed is not None else known - {"offline_access", "openid"}
     if not (scopes := frozenset(text.split(" "))) <= known:
-        raise Refused("invalid_scope", "there is a scope among them that is not to be had here")
+        raise Refused("invalid_scope", "one of the scopes is not available here")
     return scopes
 
 
@@ -64,7 +66,7 @@ def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tu
 
 
 @attrs.frozen
-class Asked:
+class TokenRequest:
     """A request to the token endpoint."""
 
     request: Fetch
@@ -72,12 +74,12 @@ class Asked:
     parameters: Parameters
     jkt: str | None
 
-    def bound(self, client: Client) -> str | None:
+    def bound(self, client: KnownClient) -> str | None:
         """Return the key that refresh tokens are bound to: of public clients only (RFC 9449, section 5)."""
         return self.jkt if client.method == "none" else None
 
 
-Grant: TypeAlias = Callable[[Asked], dict[str, Any]]
+Grant: TypeAlias = Callable[[TokenRequest], dict[str, Any]]
 
 
 class Grants:
@@ -88,14 +90,16 @@ class Grants:
         devices: The devices, by device code.
     """
 
-    def __init__(self, settings: Settings, keys: Keys, clients: Clients, tokens: Tokens, proofs: Proofs) -> None:
+    def __init__(
+        self, settings: AuthoritySettings, keys: Keys, clients: Clients, tokens: IssuedTokens, proofs: ReceivedProofs
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._clients = clients
         self._tokens = tokens
         self._proofs = proofs
-        self._assertions = Once(lambda: settings.clock())
-        self.codes: dict[str, Code] = {}
+        self._assertions = Once(lambda: settings["clock"]())
+        self.codes: dict[str, IssuedCode] = {}
         self.devices: dict[str, Device] = {}
         self._grants: dict[str, Grant] = {
             CODE: self._code,
@@ -106,25 +110,25 @@ class Grants:
             EXCHANGE: self._exchange,
         }
 
-    def token(self, request: Fetch, parameters: Parameters, url: str) -> Answer:
-        """Answer a request for tokens."""
+    def token(self, request: Fetch, parameters: Parameters, url: str) -> ServerResponse:
+        """Respond to a request for tokens."""
         grant = self._grants.get(parameters["grant_type"])
         if grant is None:
             raise Refused("unsupported_grant_type", "this grant_type is not supported")
         settings = self._settings
-        jkt = None if settings.dpop == "off" else self._proofs.thumbprint(request, url)
-        if settings.dpop == "require" and jkt is None:
+        jkt = None if settings["dpop"] == "off" else self._proofs.thumbprint(request, url)
+        if settings["dpop"] == "require" and jkt is None:
             raise Refused("invalid_dpop_proof", "tokens are issued for a DPoP key only")
-        said = grant(Asked(request, url, parameters, jkt))
-        return in_json(said, fields={"DPoP-Nonce": self._proofs.nonce} if jkt and settings.dpop_nonces else None)
+        said = grant(TokenRequest(request, url, parameters, jkt))
+        return in_json(said, fields={"DPoP-Nonce": self._proofs.nonce} if jkt and settings["dpop_nonces"] else None)
 
-    def _client(self, asked: Asked) -> Client:
+    def _client(self, asked: TokenRequest) -> KnownClient:
         client = self._clients.authenticate(asked.request, asked.parameters, asked.url)
         if asked.parameters["grant_type"] not in client.grants:
             raise Refused("unauthorized_client", "the client is not registered for this grant_type")
         return client
 
-    def _code(self, asked: Asked) -> dict[str, Any]:
+    def _code(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         code = self.codes.get(parameters["code"])
         # Before it counts as used: another client that has seen the code must not be able to revoke what it gave.
@@ -137,7 +141,7 @@ class Grants:
         digest = hashlib.sha256(parameters["code_verifier"].encode()).digest()
         if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != code.challenge:
             raise Refused("invalid_grant", "the code_verifier does not match the challenge")
-        if code.expires_at <= self._settings.clock() or parameters.get("redirect_uri") != code.redirect:
+        if code.expires_at <= self._settings["clock"]() or parameters.get("redirect_uri") != code.redirect:
             raise Refused("invalid_grant", "the code has expired, or was sent to another redirect URI")
         family = code.family
         if family.jkt not in (None, asked.jkt):
@@ -146,13 +150,13 @@ class Grants:
         resources = check_resources(parameters, family.resources)
         return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
 
-    def _is_lasting(self, client: Client, family: Family) -> bool:
+    def _is_lasting(self, client: KnownClient, family: Family) -> bool:
         """Return whether a client gets a refresh token."""
         # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
-        asks = "offline_access" in family.scopes or "offline_access" not in self._settings.scopes
+        asks = "offline_access" in family.scopes or "offline_access" not in self._settings["scopes"]
         return REFRESH in client.grants and asks
 
-    def _refresh(self, asked: Asked) -> dict[str, Any]:
+    def _refresh(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         token = parameters["refresh_token"]
         owner = self._tokens.owner(token)
@@ -166,7 +170,7 @@ class Grants:
             raise Refused("invalid_grant", "the refresh token does not hold")
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=True)
 
-    def _credentials(self, asked: Asked) -> dict[str, Any]:
+    def _credentials(self, asked: TokenRequest) -> dict[str, Any]:
         client = self._client(asked)
         if client.method == "none":
             raise Refused("unauthorized_client", "a public client has no credentials")
@@ -174,29 +178,29 @@ class Grants:
         return self._without_person(asked, client.id, client.id, scopes, resources)
 
     def _without_person(
-        self, asked: Asked, subject: str, client: str, scopes: frozenset[str], resources: tuple[str, ...]
+        self, asked: TokenRequest, subject: str, client: str, scopes: frozenset[str], resources: tuple[str, ...]
     ) -> dict[str, Any]:
         family = Family(subject, client, scopes, resources)
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=False)
 
-    def start_device(self, request: Fetch, parameters: Parameters, url: str, page: str) -> Answer:
-        """Answer a device that asks for a code (RFC 8628)."""
+    def start_device(self, request: Fetch, parameters: Parameters, url: str, page: str) -> ServerResponse:
+        """Respond to a device that requests a code (RFC 8628)."""
         client = self._clients.authenticate(request, parameters, url)
         if DEVICE not in client.grants:
             raise Refused("unauthorized_client", "the client is not registered for devices")
         scopes = read_scopes(parameters, self._settings)
-        family = Family(self._settings.user, client.id, scopes, check_resources(parameters))
+        family = Family(self._settings["user"], client.id, scopes, check_resources(parameters))
         code = secrets.token_urlsafe(32)
         # RFC 8628, section 6.1: without vowels, so that no words come about.
         shown = "-".join("".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(4)) for _ in range(2))
-        device = self.devices[code] = Device(client.id, shown, family, self._settings.clock() + 600)
+        device = self.devices[code] = Device(client.id, shown, family, self._settings["clock"]() + 600)
         said = {"device_code": code, "user_code": shown, "verification_uri": page, "expires_in": 600}
         return in_json(said | {"verification_uri_complete": f"{page}?user_code={shown}", "interval": device.interval})
 
-    def _device(self, asked: Asked) -> dict[str, Any]:
+    def _device(self, asked: TokenRequest) -> dict[str, Any]:
         client = self._client(asked)
         device = self.devices.get(asked.parameters["device_code"])
-        now = self._settings.clock()
+        now = self._settings["clock"]()
         if device is None or device.client != client.id or device.state == "used":
             raise Refused("invalid_grant", "the device code is unknown here, or of another client")
         if device.expires_at <= now:
@@ -216,10 +220,10 @@ class Grants:
         resources = check_resources(asked.parameters, family.resources)
         return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
 
-    def _assertion(self, asked: Asked) -> dict[str, Any]:
+    def _assertion(self, asked: TokenRequest) -> dict[str, Any]:
         """RFC 7523: an ID-JAG of a client, or the token of a workload, which needs no client."""
         header, claims = self._trusted(asked.parameters["assertion"])
-        if not isinstance(claims.get("sub"), str) or self._settings.issuer not in audiences(claims):
+        if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
         resources = check_resources(asked.parameters)
         # The token of a workload stands for itself. An ID-JAG names the client that may present it.
@@ -240,29 +244,29 @@ class Grants:
         return self._without_person(asked, claims["sub"], client_id, scopes, resources)
 
     def _trusted(self, assertion: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        for issuer, keys in self._settings.trusted.items():
+        for issuer, keys in self._settings["trusted"].items():
             try:
                 header, claims = verified(assertion, keys, "invalid_grant")
             except Refused:
                 continue
             # Believed only of the issuer whose keys have verified the signature.
             if claims.get("iss") == issuer:
-                check_times(claims, self._settings.clock(), "invalid_grant")
+                check_times(claims, self._settings["clock"](), "invalid_grant")
                 return header, claims
         raise Refused("invalid_grant", "the assertion is not of an issuer that is trusted here")
 
-    def _exchange(self, asked: Asked) -> dict[str, Any]:
+    def _exchange(self, asked: TokenRequest) -> dict[str, Any]:
         """RFC 8693, from an ID token to an ID-JAG for another server, and nothing else."""
         client, parameters = self._client(asked), asked.parameters
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
             raise Refused("invalid_request", "only an ID token is exchanged, and only for an ID-JAG")
         header, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
-        now = int(self._settings.clock())
+        now = int(self._settings["clock"]())
         check_times(said, now, "invalid_grant")
-        # The same keys sign access tokens and ID-JAGs: only the type tells them from ID tokens.
+        # The same keys sign access tokens and ID-JAGs: only the type distinguishes them from ID tokens.
         if header.get("typ") != "JWT" or client.id not in audiences(said):
-            raise Refused("invalid_grant", "that is not an ID token, or one for another client")
-        claims: dict[str, Any] = {"iss": self._settings.issuer, "sub": said["sub"], "aud": parameters["audience"]}
+            raise Refused("invalid_grant", "that is not an ID token, or it is for another client")
+        claims: dict[str, Any] = {"iss": self._settings["issuer"], "sub": said["sub"], "aud": parameters["audience"]}
         claims |= {"client_id": client.id, "jti": secrets.token_urlsafe(16), "iat": now, "exp": now + 300}
         if resources := check_resources(parameters):
             claims["resource"] = resources[0]

@@ -17,7 +17,7 @@ from trio_mcp.http.headers import Headers
 if TYPE_CHECKING:
     from joserfc import jwk
 
-__all__ = ["ALGORITHMS", "Keys", "Proofs", "verified"]
+__all__ = ["ALGORITHMS", "Keys", "ReceivedProofs", "verified"]
 
 ALGORITHMS = ("ES256", "PS256", "RS256", "Ed25519")
 """What clients and other issuers may sign with."""
@@ -52,16 +52,17 @@ class Keys:
         """Return a JWT of a type."""
         from joserfc import jwt
 
-        if not self._keys:
-            self.rotate()
-        key = self._keys[0]
+        key = self._made()[0]
         return jwt.encode({"alg": "ES256", "kid": key.kid, "typ": kind}, dict(claims), key)
 
     def published(self) -> dict[str, Any]:
         """Return the public keys, as a JWKS."""
+        return {"keys": [key.as_dict(private=False) for key in self._made()]}
+
+    def _made(self) -> list[jwk.ECKey]:
         if not self._keys:
             self.rotate()
-        return {"keys": [key.as_dict(private=False) for key in self._keys]}
+        return self._keys
 
 
 def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -75,7 +76,8 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
     jwks = keys.published() if isinstance(keys, Keys) else keys
     try:
-        # With a list of our own: the header could say `none`, or take a public key for the secret of an HMAC.
+        # The accepted algorithms are listed here: the header could say `none`, or use a public key as the secret of an
+        # HMAC.
         found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), list(ALGORITHMS))
     except (JoseError, ValueError) as problem:
         raise Refused(error, f"the JWT is not valid: {type(problem).__name__}") from None
@@ -92,7 +94,7 @@ class Once:
     def use(self, value: object, seconds: float) -> bool:
         """Return whether this is the first use of a value, and remember it for some seconds."""
         now = self._clock()
-        # Not each time: that would look at all of them for each value.
+        # Expired values are not removed each time: that would look at all of them for each value.
         if len(self._until) > 1000:
             self._until = {each: until for each, until in self._until.items() if until > now}
         if not isinstance(value, str) or self._until.get(value, 0) > now:
@@ -118,7 +120,7 @@ def audiences(claims: Mapping[str, Any]) -> Collection[object]:
     return given if isinstance(given, list) else [given]
 
 
-class Proofs:
+class ReceivedProofs:
     """The DPoP proofs that a server is sent (RFC 9449, section 4.3).
 
     Args:

@@ -27,11 +27,11 @@ async def protected(server: BaseServer, authority: AuthorizationServer, **settin
         authority: The authorization server.
         settings: Arguments of `ResourceServer`, such as ``scopes``.
     """
-    # Late: who tests a client with an authorization server alone needs none of it.
+    # These imports are late: a test of a client with an authorization server alone needs none of them.
     from trio_mcp.auth.server.resource import ResourceServer
-    from trio_mcp.http.runner.settings import configured
+    from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 
-    # Tokens are for a URL, so it has to be known before the server runs. Its socket is bound from then on: a port that
+    # Tokens are for a URL, so it has to be known before the server runs. The socket is bound from then on: a port that
     # is free now may be taken a moment later.
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -40,7 +40,7 @@ async def protected(server: BaseServer, authority: AuthorizationServer, **settin
             auth = ResourceServer(f"http://127.0.0.1:{port}/mcp", issuers=[issuer], **settings)
 
             async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
-                config = configured("127.0.0.1", port)
+                config = QuietConfig()
                 config.bind = [f"fd://{bound.dup().detach()}"]  # which the server closes
                 await server.serve_http(config=config, auth=auth, task_status=task_status)
 

@@ -1,41 +1,69 @@
-"""How the authorization server behaves, and what it remembers."""
+"""The settings of the authorization server, and its records."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 import attrs
 
+from trio_mcp._settings import Default
 from trio_mcp.auth.testing.keys import Keys
 
-__all__ = ["AccessToken", "Client", "Code", "Device", "Family", "RefreshToken", "Settings", "Trusted"]
+__all__ = [
+    "AccessToken",
+    "AuthoritySettings",
+    "Device",
+    "Family",
+    "IssuedCode",
+    "KnownClient",
+    "RefreshToken",
+    "Trusted",
+]
 
 Trusted: TypeAlias = Mapping[str, Any] | Keys
 """The keys of another issuer: a JWKS, or the keys of another server in this process."""
 
 
-@attrs.define
-class Settings:
-    """What the parts of one server share; see `trio_mcp.auth.testing.AuthorizationServer`."""
+class AuthoritySettings(TypedDict, total=False):
+    """How an `AuthorizationServer` behaves.
 
-    issuer: str
-    user: str
-    scopes: tuple[str, ...]
-    lifetime: float
-    grace: float
-    tokens: Literal["jwt", "opaque"]
-    dpop: Literal["off", "accept", "require"]
-    dpop_nonces: bool
-    registration: bool
-    documents: Callable[[str], bytes] | None
-    clock: Callable[[], float]
-    trusted: dict[str, Trusted] = attrs.field(factory=dict)
-    client_secret_lifetime: float | None = None
+    Attributes:
+        issuer: The issuer, which may have a path; ``"https://id.example.com"`` by default.
+            `AuthorizationServer.served` changes it to what it serves at.
+        user: The subject of the tokens.
+        scopes: The scopes that may be requested. If ``offline_access`` is among them, only clients that request it get
+            a refresh token; if ``openid`` is, only clients that request it get an ID token.
+        lifetime: How many seconds an access token holds.
+        grace: For how many seconds a refresh token may be used again after it was exchanged. A later use ends all
+            tokens that came from the same consent.
+        tokens: The form of access tokens.
+        dpop: Whether the server binds tokens to keys (RFC 9449).
+        dpop_nonces: Whether proofs must have a nonce of the server.
+        registration: Whether clients may register (RFC 7591).
+        documents: Returns the metadata document that a client has at a URL. None: there are no such clients.
+        trusted: The keys of other issuers, by issuer: a JWKS, or the `keys` of another server. The server accepts their
+            ID-JAGs and the tokens of their workloads.
+        clock: Returns the time, in seconds since the epoch.
+        client_secret_lifetime: For how many seconds the secret of a client that registers holds; None: forever.
+    """
+
+    issuer: Annotated[str, Default("https://id.example.com")]
+    user: Annotated[str, Default("alice")]
+    scopes: Annotated[Iterable[str], Default(("read", "write"), convert=tuple)]
+    lifetime: Annotated[float, Default(3600)]
+    grace: Annotated[float, Default(0)]
+    tokens: Annotated[Literal["jwt", "opaque"], Default("jwt")]
+    dpop: Annotated[Literal["off", "accept", "require"], Default("off")]
+    dpop_nonces: Annotated[bool, Default(False)]
+    registration: Annotated[bool, Default(True)]
+    documents: Annotated[Callable[[str], bytes] | None, Default()]
+    trusted: Annotated[dict[str, Trusted], Default({})]
+    clock: Annotated[Callable[[], float], Default(time.time)]
+    client_secret_lifetime: Annotated[float | None, Default()]
 
 
 @attrs.frozen(kw_only=True)
-class Client:
+class KnownClient:
     """A client, pre-registered, registered dynamically, or described by its own document."""
 
     id: str
@@ -61,7 +89,7 @@ class Family:
 
 
 @attrs.define(eq=False)
-class Code:
+class IssuedCode:
     """An authorization code."""
 
     family: Family

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableSequence
-from typing import Any, Literal
+from typing import Any, Unpack
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 import trio
 
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp._settings import completed
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, answer, in_json, redirection
-from trio_mcp.auth.testing.asgi import Application, served
+from trio_mcp.auth.testing.answers import Parameters, Refused, ServerResponse, answer, in_json, redirection
+from trio_mcp.auth.testing.asgi import respond, served
 from trio_mcp.auth.testing.clients import GRANTS, METHODS, Clients, matches
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.grants import Grants, check_resources, read_scopes
-from trio_mcp.auth.testing.keys import ALGORITHMS, Keys, Proofs
-from trio_mcp.auth.testing.records import Client, Code, Family, Settings, Trusted
-from trio_mcp.auth.testing.tokens import Tokens
+from trio_mcp.auth.testing.keys import ALGORITHMS, Keys, ReceivedProofs
+from trio_mcp.auth.testing.records import AuthoritySettings, Family, IssuedCode, KnownClient
+from trio_mcp.auth.testing.tokens import IssuedTokens
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 
@@ -55,80 +56,48 @@ class AuthorizationServer:
     Otherwise it is strict. An instance is an ASGI application; `served` serves it, and `handle` needs no event loop.
 
     Args:
-        issuer: Its issuer, which may have a path; `served` changes it to what it serves at.
-        user: The subject of the tokens.
-        scopes: What may be asked for. With ``offline_access`` among them, only those who ask for that get a refresh
-            token; with ``openid``, those who ask for that get an ID token.
-        lifetime: Seconds that an access token holds.
-        grace: Seconds in which a refresh token may be used again after it was exchanged. A later use ends all
-            tokens that came from the same consent.
-        tokens: The form of access tokens.
-        dpop: Whether it binds tokens to keys (RFC 9449).
-        dpop_nonces: Whether proofs must have its nonce.
-        registration: Whether clients may register (RFC 7591).
-        documents: Returns the metadata document that a client has at a URL; None: no such clients.
-        trusted: The keys of other issuers, by issuer: a JWKS, or the `keys` of another server. Their ID-JAGs and the
-            tokens of their workloads are accepted.
-        clock: Returns the time, in seconds since the epoch.
-        faults: What goes wrong, by endpoint: ``"metadata"``, ``"jwks"``, ``"register"``, ``"authorize"``, ``"token"``,
-            ``"device"``, ``"revoke"``, ``"introspect"``. A list of faults is used up, one for each request.
+        issuer: The issuer; see `AuthoritySettings`.
+        faults: The faults, by endpoint: ``"metadata"``, ``"jwks"``, ``"register"``, ``"authorize"``, ``"token"``,
+            ``"device"``, ``"revoke"``, ``"introspect"``. Each request uses up one fault of a list.
+        settings: Further settings; see `AuthoritySettings`.
 
     Attributes:
         issuer: The issuer.
         denies: Whether the person says no.
         faults: The faults; may be changed at any time.
         seen: The requests so far.
-        settings: The arguments; may be changed at any time.
+        settings: All settings, `issuer` among them; may be changed at any time.
         keys: The keys that it signs with.
         clients: The clients that it knows.
         issued: The tokens that it has issued.
-        proofs: What it knows of DPoP proofs.
+        proofs: The DPoP proofs that it has seen.
     """
 
     def __init__(
         self,
         issuer: str = "https://id.example.com",
+        /,
         *,
-        user: str = "alice",
-        scopes: Iterable[str] = ("read", "write"),
-        lifetime: int = 3600,
-        grace: float = 0,
-        tokens: Literal["jwt", "opaque"] = "jwt",
-        dpop: Literal["off", "accept", "require"] = "off",
-        dpop_nonces: bool = False,
-        registration: bool = True,
-        documents: Callable[[str], bytes] | None = None,
-        trusted: Mapping[str, Trusted] | None = None,
-        clock: Callable[[], float] = time.time,
         faults: Mapping[str, Fault | MutableSequence[Fault]] | None = None,
+        **settings: Unpack[AuthoritySettings],
     ) -> None:
-        self.settings = settings = Settings(
-            issuer=issuer,
-            user=user,
-            scopes=tuple(scopes),
-            lifetime=lifetime,
-            grace=grace,
-            tokens=tokens,
-            dpop=dpop,
-            dpop_nonces=dpop_nonces,
-            registration=registration,
-            documents=documents,
-            clock=clock,
-            trusted=dict(trusted or {}),
-        )
+        refuse_unknown(type(self), settings, AuthoritySettings)
+        self.settings = given = completed(AuthoritySettings, {"issuer": issuer, **settings})
+        # A test may add issuers that are trusted; the default is shared by all servers.
+        given["trusted"] = dict(given["trusted"])
         self.denies = False
         self.faults: dict[str, Fault | MutableSequence[Fault]] = dict(faults or {})
         self.seen: list[Seen] = []
         self.keys = Keys()
-        self.clients = Clients(settings)
-        self.issued = Tokens(settings, self.keys)
-        # Functions that look into the settings each time, since those may be changed at any time.
-        self.proofs = Proofs(lambda: settings.clock(), lambda: settings.dpop_nonces)
-        self._grants = Grants(settings, self.keys, self.clients, self.issued, self.proofs)
+        self.clients = Clients(given)
+        self.issued = IssuedTokens(given, self.keys)
+        # These functions read the settings each time, since a test may change them at any time.
+        self.proofs = ReceivedProofs(lambda: given["clock"](), lambda: given["dpop_nonces"])
+        self._grants = Grants(given, self.keys, self.clients, self.issued, self.proofs)
 
     @property
     def issuer(self) -> str:
-        return self.settings.issuer
+        return self.settings["issuer"]
 
     # --- what a test says to it --------------------------------------------------------------------------------------
 
@@ -155,7 +124,9 @@ class AuthorizationServer:
         if method is None:
             method = "private_key_jwt" if jwks is not None else "none" if secret is None else "client_secret_basic"
         self.clients.add(
-            Client(id=id, secret=secret, method=method, redirects=tuple(redirects), grants=frozenset(grants), jwks=jwks)
+            KnownClient(
+                id=id, secret=secret, method=method, redirects=tuple(redirects), grants=frozenset(grants), jwks=jwks
+            )
         )
 
     def sign_in(self, url: str) -> dict[str, str]:
@@ -204,8 +175,8 @@ class AuthorizationServer:
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
-    def handle(self, request: Fetch) -> Answer:
-        """Answer a request; its URL is one of this server's."""
+    def handle(self, request: Fetch) -> ServerResponse:
+        """Respond to a request; its URL is one of this server's."""
         endpoint, parameters = self._endpoint(request), _parameters(request)
         if len(self.seen) < REMEMBERED:
             self.seen.append(Seen(endpoint, dict(parameters), request))
@@ -219,7 +190,8 @@ class AuthorizationServer:
         if given[:2] != issuer[:2]:
             return ""
         root = issuer.path.rstrip("/")
-        # Before the path (RFC 8414, section 3.1), and after it (OpenID Connect Discovery, section 4).
+        # The well-known part comes before the path (RFC 8414, section 3.1), or after it (OpenID Connect Discovery,
+        # section 4).
         if given.path in {*(each + root for each in WELL_KNOWN), root + WELL_KNOWN[1]}:
             return "metadata"
         name = given.path.removeprefix(root + "/")
@@ -227,22 +199,28 @@ class AuthorizationServer:
         return name if given.path == f"{root}/{name}" and name in self._endpoints else ""
 
     @property
-    def _endpoints(self) -> dict[str, tuple[str, Callable[[Fetch, Parameters], Answer]]]:
+    def _endpoints(self) -> dict[str, tuple[str, Callable[[Fetch, Parameters], ServerResponse]]]:
         return {
             "metadata": ("GET", lambda request, parameters: in_json(self.metadata())),
             "jwks": ("GET", lambda request, parameters: in_json(self.keys.published())),
             "authorize": ("GET", self._authorize),
             "verify": ("GET", self._verify),
-            "register": ("POST", self._register),
+            "register": ("POST", lambda request, parameters: self.clients.register(request.body)),
             "token": ("POST", lambda request, parameters: self._grants.token(request, parameters, self._url("token"))),
-            "device": ("POST", self._device),
+            "device": (
+                "POST",
+                lambda request, parameters: self._grants.start_device(
+                    request, parameters, self._url("device"), self._url("verify")
+                ),
+            ),
             "revoke": ("POST", self._revoke),
             "introspect": ("POST", self._introspect),
         }
 
-    def _handle(self, request: Fetch) -> Answer:
-        found = self._endpoints.get(self._endpoint(request))
-        if found is None:
+    def _handle(self, request: Fetch) -> ServerResponse:
+        endpoint = self._endpoint(request)
+        found = self._endpoints.get(endpoint)
+        if found is None or (endpoint == "register" and not self.settings["registration"]):
             return answer(404)
         method, function = found
         if request.method != method:
@@ -266,7 +244,7 @@ class AuthorizationServer:
             "introspection_endpoint": self._url("introspect"),
             "device_authorization_endpoint": self._url("device"),
             "jwks_uri": self._url("jwks"),
-            "scopes_supported": list(settings.scopes),
+            "scopes_supported": list(settings["scopes"]),
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],
             "grant_types_supported": list(GRANTS),
@@ -274,23 +252,20 @@ class AuthorizationServer:
             "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
-            "client_id_metadata_document_supported": settings.documents is not None,
+            "client_id_metadata_document_supported": settings["documents"] is not None,
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],
         }
-        if settings.registration:
+        if settings["registration"]:
             said["registration_endpoint"] = self._url("register")
-        if settings.dpop != "off":
+        if settings["dpop"] != "off":
             said["dpop_signing_alg_values_supported"] = ["ES256"]
-        if settings.trusted:
+        if settings["trusted"]:
             said["authorization_grant_profiles_supported"] = [ID_JAG_PROFILE]
         return said
 
-    def _register(self, request: Fetch, parameters: Parameters) -> Answer:
-        return self.clients.register(request.body) if self.settings.registration else answer(404)
-
-    def _authorize(self, request: Fetch, parameters: Parameters) -> Answer:
-        # What is wrong with the client or where to go back to is told on a page: who knows where a redirection led.
+    def _authorize(self, request: Fetch, parameters: Parameters) -> ServerResponse:
+        # A problem with the client or the redirect URI is shown on a page: no one knows where a redirection would lead.
         client = self.clients.find(parameters["client_id"], "invalid_request")
         # RFC 6749, section 3.1.2.3: it may be left out where only one is registered.
         redirect = parameters.get("redirect_uri") or (client.redirects[0] if len(client.redirects) == 1 else "")
@@ -303,7 +278,7 @@ class AuthorizationServer:
         except Refused as refused:
             return redirection(redirect, {"error": refused.error, "error_description": refused.description, **said})
 
-    def _code_for(self, client: Client, parameters: Parameters) -> str:
+    def _code_for(self, client: KnownClient, parameters: Parameters) -> str:
         if parameters["response_type"] != "code":
             raise Refused("unsupported_response_type", "response_type is not code")
         # The 32 bytes of SHA-256 are 43 characters.
@@ -315,30 +290,29 @@ class AuthorizationServer:
         if self.denies:
             raise Refused("access_denied", "the person has said no")
         jkt = parameters.get("dpop_jkt")
-        family = Family(self.settings.user, client.id, scopes, resources, jkt, nonce=parameters.get("nonce"))
+        family = Family(self.settings["user"], client.id, scopes, resources, jkt, nonce=parameters.get("nonce"))
         code = secrets.token_urlsafe(32)
-        until = self.settings.clock() + CODE_LIFE
-        self._grants.codes[code] = Code(family, parameters.get("redirect_uri"), parameters["code_challenge"], until)
+        until = self.settings["clock"]() + CODE_LIFE
+        self._grants.codes[code] = IssuedCode(
+            family, parameters.get("redirect_uri"), parameters["code_challenge"], until
+        )
         return code
 
-    def _device(self, request: Fetch, parameters: Parameters) -> Answer:
-        return self._grants.start_device(request, parameters, self._url("device"), self._url("verify"))
-
-    def _verify(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _verify(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         try:
             self.approve(parameters["user_code"], deny=self.denies)
         except ValueError as error:
             raise Refused("invalid_request", str(error)) from None
         return answer(200, b"The device may go on.", {"Content-Type": "text/plain"})
 
-    def _revoke(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _revoke(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         client = self.clients.authenticate(request, parameters, self._url("revoke"))
         family = self.issued.owner(parameters["token"])
         if family is not None and family.client == client.id:
             self.issued.revoke(parameters["token"])
         return answer(200)  # RFC 7009, section 2.2: whatever the token was
 
-    def _introspect(self, request: Fetch, parameters: Parameters) -> Answer:
+    def _introspect(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         client = self.clients.authenticate(request, parameters, self._url("introspect"))
         # RFC 7662, section 2.1: otherwise anyone could try out tokens here.
         if client.method == "none":
@@ -351,8 +325,8 @@ class AuthorizationServer:
     # --- serving -----------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Answer a request of an ASGI server."""
-        await Application(self.issuer, self.handle)(scope, receive, send)
+        """Respond to a request of an ASGI server."""
+        await respond(self.issuer, self.handle, scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def served(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
@@ -364,7 +338,7 @@ class AuthorizationServer:
         """
         async with served(self, host, port) as url:
             # Only now is the port known; what the path was is kept.
-            self.settings.issuer = url + urlsplit(self.issuer).path.rstrip("/")
+            self.settings["issuer"] = url + urlsplit(self.issuer).path.rstrip("/")
             yield self.issuer
 
 

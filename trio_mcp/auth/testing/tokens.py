@@ -6,15 +6,15 @@ import secrets
 from typing import Any
 
 from trio_mcp.auth.testing.keys import Keys
-from trio_mcp.auth.testing.records import AccessToken, Client, Family, RefreshToken, Settings
+from trio_mcp.auth.testing.records import AccessToken, AuthoritySettings, Family, KnownClient, RefreshToken
 
-__all__ = ["Tokens"]
+__all__ = ["IssuedTokens"]
 
 
-class Tokens:
+class IssuedTokens:
     """The tokens of one server."""
 
-    def __init__(self, settings: Settings, keys: Keys) -> None:
+    def __init__(self, settings: AuthoritySettings, keys: Keys) -> None:
         self._settings = settings
         self._keys = keys
         self._access: dict[str, AccessToken] = {}
@@ -23,26 +23,26 @@ class Tokens:
     def issue(
         self, family: Family, scopes: frozenset[str], resources: tuple[str, ...], jkt: str | None, refresh: bool
     ) -> dict[str, Any]:
-        """Return the answer with new tokens."""
+        """Return the response with new tokens."""
         settings = self._settings
-        now = int(settings.clock())
-        audience = list(resources or family.resources) or [settings.issuer]
+        now = int(settings["clock"]())
+        audience = list(resources or family.resources) or [settings["issuer"]]
         claims: dict[str, Any] = {
-            "iss": settings.issuer,
+            "iss": settings["issuer"],
             "sub": family.subject,
             "aud": audience[0] if len(audience) == 1 else audience,
             "client_id": family.client,
             "scope": " ".join(sorted(scopes)),
             "iat": now,
-            "exp": now + settings.lifetime,
+            "exp": now + settings["lifetime"],
             "jti": secrets.token_urlsafe(16),
         }
         if jkt is not None:
             claims["cnf"] = {"jkt": jkt}
-        token = self._keys.sign("at+jwt", claims) if settings.tokens == "jwt" else secrets.token_urlsafe(32)
+        token = self._keys.sign("at+jwt", claims) if settings["tokens"] == "jwt" else secrets.token_urlsafe(32)
         self._access[token] = AccessToken(family, claims)
         said: dict[str, Any] = {"access_token": token, "token_type": "DPoP" if jkt else "Bearer"}
-        said |= {"expires_in": settings.lifetime, "scope": claims["scope"]}
+        said |= {"expires_in": settings["lifetime"], "scope": claims["scope"]}
         if refresh:
             new = said["refresh_token"] = secrets.token_urlsafe(32)
             self._refresh[new] = RefreshToken(family)
@@ -56,7 +56,7 @@ class Tokens:
             )
         return said
 
-    def exchange(self, token: str, client: Client) -> Family | None:
+    def exchange(self, token: str, client: KnownClient) -> Family | None:
         """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
 
         Returns:
@@ -65,11 +65,11 @@ class Tokens:
         found = self._refresh.get(token)
         if found is None or found.family.revoked or found.family.client != client.id:
             return None
-        now = self._settings.clock()
+        now = self._settings["clock"]()
         if found.replaced_at is None:
             found.replaced_at = now
         # A clock that stands still, as in tests, must not make a grace of none.
-        elif now > found.replaced_at + self._settings.grace or not self._settings.grace:
+        elif now > found.replaced_at + self._settings["grace"] or not self._settings["grace"]:
             found.family.revoked = True
             return None
         return found.family
@@ -77,7 +77,7 @@ class Tokens:
     def claims_of(self, token: str) -> dict[str, Any] | None:
         """Return what an access token says; None if it does not hold (any more)."""
         found = self._access.get(token)
-        live = found and not (found.revoked or found.family.revoked) and found.claims["exp"] > self._settings.clock()
+        live = found and not (found.revoked or found.family.revoked) and found.claims["exp"] > self._settings["clock"]()
         return dict(found.claims) if found and live else None
 
     def owner(self, token: str) -> Family | None:
@@ -95,7 +95,7 @@ class Tokens:
     def expire(self) -> None:
         """End the life of all access tokens, as far as this server is asked."""
         for each in self._access.values():
-            each.claims["exp"] = min(each.claims["exp"], self._settings.clock())
+            each.claims["exp"] = min(each.claims["exp"], self._settings["clock"]())
 
     def revoke_all(self) -> None:
         """Revoke all tokens."""

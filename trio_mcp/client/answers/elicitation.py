@@ -90,7 +90,7 @@ class ElicitationSource:
         if given.action != "accept":
             return answer
         content = as_json(dict(given.content or {}), "the answer")
-        # What the server can't check must not reach it: a form's content is checked here, a page has none.
+        # The server can't check the content, so a form's is checked here; a page has none.
         if form is not None:
             answer["content"] = _checked(form, content)
         elif content:

@@ -1,6 +1,6 @@
 """A client's answers to a server: the callback behind each method, the same in both eras.
 
-In the legacy era the server asks by a request of its own, in the modern era in a result that asks for input. Either way
+In the legacy era the server asks by a request, in the modern era in a result that asks for input. Either way
 it names a method and parameters, and gets the same answer.
 """
 

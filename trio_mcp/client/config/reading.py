@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from trio_mcp._checks import Filled
+from trio_mcp._checks import FilledText
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp._log import logger
 from trio_mcp.client.config.text import Place, Places, parsed, read_regular, without_comments
@@ -145,7 +145,7 @@ def _fail(error: ConfigError) -> NoReturn:
 
 
 def _auth_of(settings: object) -> Auth:
-    # By name: this room lies below that of authorization, and most configurations need none.
+    # It is imported by name: this room lies below that of authorization, and most configurations need none.
     made: Auth = importlib.import_module("trio_mcp.auth.client.settings").auth_of(settings)
     return made
 
@@ -161,7 +161,7 @@ def read_config(
 
     Arguments and errors as of `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
     """
-    # Not `or`: an empty mapping says that no variable is set.
+    # `or` would be wrong: an empty mapping says that no variable is set.
     environ = os.environ if environ is None else environ
     if isinstance(source, Mapping):
         return Config("the configuration", source, Places(), environ, variables or {}, None, make_auth)
@@ -280,7 +280,7 @@ class Config:
         else:
             found = judge.entry(path, self._entries[name])
         if judge.problems or found is None:
-            # In the order of the file.
+            # The problems are in the order of the file.
             raise ConfigError(self.source, tuple(text for _, text in sorted(judge.problems)))
         for warning in judge.warnings:
             logger.warning("%s", warning)
@@ -495,7 +495,7 @@ class _Judge:
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
         """Return a value if it is present and of its type; note a problem if it has another type."""
         value = entry.get(key)
-        # By the key, not by None: a null in the file is a wrong value, not a missing one.
+        # The key decides, not None: a null in the file is a wrong value, not a missing one.
         if key in entry and not isinstance(value, kind):
             self.problem((*path, key), f"must be {KINDS[kind]}, not {_kind(value)}")
             return None
@@ -513,7 +513,7 @@ class _Judge:
             self.problem(path, problem)
         if "${input:" in value:
             others = {key: each for key, each in self._config.variables.items() if not key.startswith("input:")}
-            text = Filled(text, expand(value, self._config.environ, others)[0])
+            text = FilledText(text, expand(value, self._config.environ, others)[0])
         # Gemini CLI fills it in, most others don't.
         if value[:1] == "$" and value[1:].isidentifier():
             self._warn(path, "a '$' without braces is not filled in; write ${NAME}")

@@ -36,7 +36,7 @@ def read_regular(path: Path, most: int = LARGEST) -> bytes:
     return content
 
 
-# The end of a string, or of a comment, is optional: without that, each quote of a text without end would be tried anew.
+# The end of a string, or of a comment, is optional: otherwise each quote of a text without end would be tried again.
 _STRING = r'"(?:[^"\\]|\\.)*"?'
 _COMMENTS = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[]}])", re.DOTALL)
@@ -145,8 +145,8 @@ def locate(text: str) -> Places:
             if len(path) <= DEEPEST:
                 places.lines[path] = line  # of the last one, which json.loads keeps
         else:
-            # What lies deeper has the path of what it lies in: with paths of its own, a file of a megabyte could fill
-            # gigabytes.
+            # Deeper values have the path of what contains them: with paths of their own, a file of a megabyte could
+            # fill gigabytes.
             path = () if inner is None else (*inner.path, inner.key)[: DEEPEST + 1]
             # Keys have their line already, and it is the better place for a message than that of the value.
             if len(path) <= DEEPEST:

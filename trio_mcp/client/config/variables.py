@@ -11,7 +11,7 @@ from trio_mcp.client.config.text import read_regular
 
 __all__ = ["HOST_VARIABLES", "expand", "read_env_file"]
 
-# The brace is optional: without that, each beginning of a text without end would be tried anew.
+# The brace is optional: otherwise each beginning of a text without end would be tried again.
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 # The names that POSIX shells accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

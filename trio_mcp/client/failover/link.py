@@ -12,22 +12,24 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import background_nursery
+from trio_mcp.client.failover.failures import brief_cause
 from trio_mcp.client.failover.parameters import FailoverParameters, TransportStatus
-from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd, brief_cause
+from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd
 from trio_mcp.client.failover.way import Way
+from trio_mcp.client.failover.ways import Phase
 from trio_mcp.convert import another
 from trio_mcp.errors import AuthorizationError, TransportError
 from trio_mcp.link import Link
 from trio_mcp.stopwatch import current_stopwatch
 
-__all__ = ["FailoverConnector", "NamedWay", "Ways"]
+__all__ = ["FailoverConnector", "FailoverLink", "NamedWay"]
 
 NamedWay: TypeAlias = tuple[str, Callable[[], AbstractAsyncContextManager[Link]]]
 """The name of a way, and what opens a link on it."""
 
 
-class Ways:
-    """The ways of one client to its server, and the link over them.
+class FailoverLink:
+    """The link of one client over all ways to its server.
 
     Args:
         ways: The ways, the best first.
@@ -46,9 +48,9 @@ class Ways:
     @property
     def status(self) -> TransportStatus:
         """What carries the session."""
-        router = self._router
+        traffic = self._router.traffic
         ways = tuple(way.status for way in self._ways)
-        return TransportStatus(ways, router.switches, router.repeated, router.unknown)
+        return TransportStatus(ways, self._router.ways.switches, traffic.repeated, traffic.unknown)
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Link]:
@@ -57,7 +59,8 @@ class Ways:
         # Entering a block is a checkpoint (docs/design.md, rule 11), and opening a nursery is not.
         await trio.lowlevel.checkpoint()
         async with background_nursery(self._end) as nursery:
-            # Not counted by the tasks as they begin: if the block ends at once, the first to end may pass for the last.
+            # The tasks don't count themselves as they begin: if the block ends at once, the first task to end might
+            # look like the last.
             self._running = len(self._ways)
             for way in self._ways:
                 nursery.start_soon(self._run, way, name=f"way to the server: {way.name}")
@@ -74,8 +77,8 @@ class Ways:
 
     async def _end(self) -> None:
         """Close the links in their own manner, which may take a moment."""
-        # First: a link that ends because the block does must not be logged as a failure, nor its calls repeated.
-        self._router.finish()
+        # This comes first: the end of a link with the block must not be logged as a failure, nor its calls repeated.
+        self._router.ways.advance(Phase.FINISHED)
         for way in self._ways:
             way.stop()
         # The nursery cancels its tasks after this, and with them the links, whose last messages would be lost.
@@ -86,13 +89,13 @@ class Ways:
         router = self._router
         with current_stopwatch().limit(self._settings.patience):
             await trio.sleep_forever()
-        while not (router.heard or router.over or router.closing):
-            # Both: when a link is lost, `carrier` is cleared at once, but its way has noted the cause, which the text
-            # needs, only when its task has left the link.
-            if router.carrier is None and not any(way.state == "carrying" for way in self._ways):
+        while router.ways.phase is Phase.CONNECTING:
+            # Both conditions are needed: when a link is lost, `carrier` is cleared at once, but its way notes the
+            # cause, which the text needs, only when its task has left the link.
+            if router.ways.carrier is None and not any(way.state == "carrying" for way in self._ways):
                 tried = "; ".join(f"{way.name}: {_said(way)}" for way in self._ways)
                 text = f"no way to the server has worked within patience={self._settings.patience:g} seconds: {tried}"
-                # If a login is missing on all of them, that is what to do something about.
+                # If a login is missing on every way, the person can do something about that.
                 logins = [way.cause for way in self._ways if isinstance(way.cause, AuthorizationError)]
                 whole = len(logins) == len(self._ways)
                 router.give_up(another(logins[0]) if whole else TransportError(text))
@@ -112,4 +115,4 @@ class FailoverConnector:
     settings: FailoverParameters
 
     def __call__(self) -> AbstractAsyncContextManager[Link]:
-        return Ways(self.ways, self.settings).opened()
+        return FailoverLink(self.ways, self.settings).opened()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -12,17 +12,22 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
+from trio_mcp.client.failover.failures import brief_cause, is_busy, is_ending
+from trio_mcp.client.failover.open_link import OpenLink
 from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
-from trio_mcp.client.failover.router import MAX_FAILED, Router, brief_cause, is_busy, is_ending
+from trio_mcp.client.failover.router import Router
+from trio_mcp.client.failover.traffic import INITIALIZED
+from trio_mcp.client.failover.ways import MAX_FAILED, Phase
 from trio_mcp.errors import McpError, TransportError
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Notification,
     Request,
     RequestId,
+    Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.link import Link
 from trio_mcp.retrying import asks_anew
@@ -53,16 +58,16 @@ class Way:
         place: Its place in the list; 0 is the best.
         name: Its name.
         connect: Opens a link.
-        router: The traffic.
+        router: The I/O of the session.
         settings: The times.
         others: All ways of the list, in order.
 
     Attributes:
         state: What it is doing.
         cause: Its last failure.
-        attempt_since: When the attempt to connect that is under way began; None without one.
-        retry_at: Not to be tried before this time.
-        doubted: Whether it was left because calls failed on it, and has not worked since it was taken back.
+        attempt_since: When the attempt to connect that is under way began; None if there is no attempt.
+        retry_at: The time before which it is not to be tried again.
+        doubted: Whether it was left because calls failed on it, and has not worked since the session returned to it.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class Way:
         self._settings = settings
         self._others = others
         self._failures = 0
-        # How many times in a row it has failed soon after it was taken back.
+        # How many times in a row it has failed soon after the session had returned to it.
         self._relapses = 0
         self._reported = ""
         self._use: _Use | None = None
@@ -100,9 +105,9 @@ class Way:
 
     def _start_at(self) -> float:
         """Return when to connect, as things stand."""
-        router = self._router
-        if router.carrier is not None:
-            return self.retry_at if self.place < router.carrier.place else math.inf
+        carrier = self._router.ways.carrier
+        if carrier is not None:
+            return self.retry_at if self.place < carrier.place else math.inf
         now, at = self._watch.time(), self.retry_at
         for better in self._others[: self.place]:
             if better.attempt_since is not None:
@@ -114,7 +119,7 @@ class Way:
     async def run(self) -> None:
         """Connect whenever this way is wanted, until the session ends."""
         router = self._router
-        while not (router.closing or router.over):
+        while router.ways.phase < Phase.FAILED:
             if (start := self._start_at()) > self._watch.time():
                 with TimeLimit(self._watch, start):
                     await router.changed.wait()
@@ -127,16 +132,15 @@ class Way:
         if self._use is not None:
             # `work` lies within the block of the link, which is then left without a cancellation, so that the transport
             # can close as usual and send the last messages.
-            (self._use.work if self.state in ("carrying", "draining") else self._use.scope).cancel(
-                "the block has ended"
-            )
+            scope = self._use.work if self.state in ("carrying", "draining") else self._use.scope
+            scope.cancel("the block has ended")
 
     async def _attempt(self) -> None:
         """Connect once, and stay connected as long as this way is of use."""
         began = self.attempt_since = self._watch.time()
         self.state = "connecting"
         self._router.notify()
-        # The exponent is bounded, too: after thousands of failures the power would have as many bits.
+        # The exponent is bounded as well: after thousands of failures the power would have as many bits.
         limit = self._settings.attempt_timeout * min(2 ** min(self._failures, MOST_DOUBLINGS), MOST_TIME)
         use = self._use = _Use(self, self._router, self._settings, limit, self._watch)
         cause: Exception | None = None
@@ -145,25 +149,25 @@ class Way:
             with use.scope:
                 async with self._connect() as link:
                     await use.run(link)
-        # A transport of the application's may raise anything, and whatever it is must cost this way alone.
+        # A transport of the application may raise anything, and whatever it raises must cost this way alone.
         except Exception as exc:
             cause = exc
         finally:
             self.state, self.attempt_since, self._use = "idle", None, None
         carrier = use.carrier
-        # Before anything else: leaving the block of a broken link may raise an error that says less.
+        # These two come first: leaving the block of a broken link may raise an error that says less.
         if carrier is not None and carrier.lost is not None:
             cause = carrier.lost
         elif carrier is not None and carrier.left is not None:
             cause = carrier.left
-        # Losing the link cancels the scope as well, so what is left is its deadline, or the end of the whole block,
-        # after which the cause doesn't matter.
+        # The loss of the link cancels the scope as well. Without it, the scope has reached its deadline, or the whole
+        # block has ended, and then the cause doesn't matter.
         elif use.scope.cancelled_caught:
             cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
         if carrier is not None:
             self.doubted = carrier.failing or (self.doubted and (carrier.failed > 0 or not use.proven))
-            self._router.end_draining(carrier)
-            self._router.lose(carrier, cause or TransportError("it was left"))
+            self._router.ways.end_draining(carrier)
+            self._router.ways.lose(carrier, cause or TransportError("it was left"))
         if cause is None:
             self._failures = 0  # it was not needed any more
         else:
@@ -172,10 +176,10 @@ class Way:
     def _note_failure(self, cause: Exception, use: _Use) -> None:
         self.state, self.cause = "failed", cause
         now, lasted = self._watch.time(), use.carried_for()
-        # However long it carried: one that calls have failed on proves nothing by that.
+        # A way on which calls have failed proves nothing by carrying for long.
         if lasted >= self._settings.settle and not self.doubted:
             self._failures = self._relapses = 0
-        # Only after a return: a way that carried because no other did has drawn the session away from none.
+        # This counts only after a return: a way that carried because no other did has drawn the session away from none.
         elif use.proven:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
@@ -183,7 +187,7 @@ class Way:
         self.retry_at = math.inf if wait is None or asks_anew(cause) else now + wait
         text = f"{self.name} can't carry the session: {brief_cause(cause)}"
         logger.debug("%s", text)
-        # Once, or a way that is always refused would be reported at each attempt.
+        # The same refusal is reported once, and not at each attempt.
         if use.refused and text != self._reported:
             self._reported = text
             self._router.report(text)
@@ -199,13 +203,13 @@ class _Use:
 
     Args:
         way: The way.
-        router: The traffic.
+        router: The I/O of the session.
         settings: The times.
         limit: Seconds that the server has for its first response.
         watch: The clock of all times.
 
     Attributes:
-        work: What is done while it carries and drains; cancelled to leave the link as usual.
+        work: Surrounds the time in which it carries and drains; cancelled to leave the link as usual.
         scope: Surrounds all of it. Its deadline is that of the opening, and is lifted when the link can carry.
         carrier: The link; None before it is open.
         refused: Whether the server there is not the one that the session was opened with.
@@ -215,6 +219,8 @@ class _Use:
     def __init__(self, way: Way, router: Router, settings: FailoverParameters, limit: float, watch: Stopwatch) -> None:
         self._way = way
         self._router = router
+        self._ways = router.ways
+        self._traffic = router.traffic
         self._settings = settings
         self._limit = limit
         self._watch = watch
@@ -231,90 +237,90 @@ class _Use:
 
     async def run(self, link: Link) -> None:
         """Use the link as long as it is of use."""
-        router = self._router
-        carrier = self.carrier = Carrier(self._way.place, self._way.name, link, self.scope)
+        ways, way = self._ways, self._way
+        carrier = self.carrier = Carrier(way.place, way.name, OpenLink(link, self.scope))
         # Before it can carry: from now on, the session's reader waits so that another link can wake it.
-        router.open[carrier] = None
+        ways.open[carrier] = None
         if not await self._prepare(carrier):
             return
         # Another way works, so one more call that fails is enough to go back to that.
-        if self._way.doubted and self.proven:
+        if way.doubted and self.proven:
             carrier.failed = MAX_FAILED - 1
         # Before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
-        self._way.state, self._way.attempt_since = "carrying", None
+        way.state, way.attempt_since = "carrying", None
         self._since = self._watch.time()
-        router.activate(carrier)
+        ways.activate(carrier)
         with self.work:
             await self._carry(carrier)
             self._until = self._watch.time()
-            if carrier is router.draining:
-                self._way.state = "draining"
+            if carrier is ways.draining:
+                way.state = "draining"
                 await self._drain(carrier)
 
     # --- before it carries -----------------------------------------------------------------------------------------
 
     async def _prepare(self, carrier: Carrier) -> bool:
         """Open the session on the link and let it prove itself; return False if it is not needed any more."""
-        router = self._router
+        ways, router, remembered = self._ways, self._router, self._traffic.remembered
         began = self._watch.time()
-        if router.bound and router.carrier is not None:
-            # A sign of life from the link that carries frees the session from its wait for exactly that link.
-            router.carrier.suspected = True
-            router.carrier.wake()
-            await self._read_while(carrier, lambda: router.bound and not router.closing)
-        if router.carrier is not None and router.remembered.server is None:
-            # It has connected, but can't open the session yet, as that is still being negotiated.
+        if router.bound and ways.carrier is not None:
+            router.free_reader()
+            await self._read_while(carrier, lambda: router.bound and not ways.closing)
+
+        def negotiating() -> bool:
+            return ways.carrier is not None and remembered.server is None and not ways.closing
+
+        if negotiating():
+            # It has connected, but can't open the session before another link has agreed on one.
             self.scope.deadline = math.inf
-            await self._read_while(
-                carrier, lambda: router.carrier is not None and router.remembered.server is None and not router.closing
-            )
-        if router.remembered.server is not None:
+            await self._read_while(carrier, negotiating)
+        if remembered.server is not None:
             self.scope.deadline = self._watch.time() + self._limit
             await self._open_session(carrier)
         while True:  # noqa: ASYNC913 - a round that does not return proves or restores
-            if router.carrier is not None:
+            if ways.carrier is not None:
                 self.scope.deadline = math.inf
                 if not await self._prove(carrier, began):
                     return False
             if carrier.opened_here:
-                # As late as possible, as more may have been subscribed to meanwhile.
+                # This comes as late as possible, as the session may have subscribed to more meanwhile.
                 self.scope.deadline = self._watch.time() + self._limit
                 await self._restore(carrier)
             # Restoring waits, and meanwhile another link may have taken over, or begun to drain.
-            current = router.carrier
-            if current is None or (self.proven and current.place > carrier.place and router.draining is None):
+            current = ways.carrier
+            if current is None or (self.proven and current.place > carrier.place and ways.draining is None):
                 self.scope.deadline = math.inf
-                return not router.closing
+                return not ways.closing
 
     async def _prove(self, carrier: Carrier, began: float) -> bool:
         """Wait until the link has worked for a while, or nothing better is left; return False if it is of no use."""
-        router, settings = self._router, self._settings
+        ways, settings = self._ways, self._settings
         self._way.state, self._way.attempt_since = "proving", None
-        while not router.closing:
-            current = router.carrier
+        while not ways.closing:
+            current = ways.carrier
             if current is None:
                 return True
             if current.place <= carrier.place:
                 return False
             ready = began + self._way.settle
             # One link drains at a time, so that there are never more than two with calls on them.
-            if self._watch.time() >= ready and router.draining is None:
+            if self._watch.time() >= ready and ways.draining is None:
                 self.proven = True
                 return True
             # While another link drains, `ready` may have passed: a wait until then would not wait at all.
-            pause = settings.check_after if router.draining is not None else ready - self._watch.time()
+            pause = settings.check_after if ways.draining is not None else ready - self._watch.time()
 
             def unchanged(current: Carrier = current) -> bool:
-                return router.carrier is current and not router.closing
+                return ways.carrier is current and not ways.closing
 
             await self._read_while(carrier, unchanged, self._watch.time() + min(settings.check_after, pause))
-            # At the end of the time, too: silence alone does not prove that it works.
-            if router.carrier is current:
+            # The link is asked at the end of the time as well: silence alone does not prove that it works.
+            if ways.carrier is current:
                 await self._ask_for_life(carrier)
         return False
 
     async def _ask_for_life(self, carrier: Carrier) -> None:
-        """Ask a link for a sign of life that does not carry.
+        """Ask a link that does not carry for a sign of life.
 
         Raises:
             TransportError: If it gives none, or says that it takes no requests.
@@ -323,27 +329,27 @@ class _Use:
             try:
                 await self._ask(carrier, *self._sign_of_life())
             except McpError as exc:
-                if is_ending(ErrorData(exc.code, exc.message, exc.data)):
-                    # By this cause `_drain` tells a server that still works from one that is silent.
+                # Any other error is a sign of life as well.
+                if _says_ending(exc):
+                    # By this cause `_drain` distinguishes a server that still works from one that is silent.
                     raise TransportError(exc.message) from exc
-                # Any other answer is a sign of life as well.
         if limit.cancelled_caught:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
 
     def _sign_of_life(self) -> tuple[str, dict[str, Any] | None]:
         """Return a request that costs a server nothing."""
-        remembered = self._router.remembered
+        remembered = self._traffic.remembered
         # The modern era has no ping.
         return remembered.opening() if remembered.modern else ("ping", None)
 
     async def _open_session(self, carrier: Carrier) -> None:
-        remembered = self._router.remembered
+        remembered = self._traffic.remembered
         method, params = remembered.opening()
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
             # A server that ends may be the right one, so the application need not hear of it.
-            self.refused = not is_ending(ErrorData(exc.code, exc.message, exc.data))
+            self.refused = not _says_ending(exc)
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
             remembered.check_same(result)
@@ -352,58 +358,63 @@ class _Use:
             raise
         if not remembered.modern:
             # The session has sent it on its first link only, and it is due after each `initialize` (`basic/lifecycle`).
-            await carrier.send(SessionMessage(Notification("notifications/initialized")))
+            await self._router.hand_over(carrier, SessionMessage(Notification(INITIALIZED)))
         carrier.opened_here = True
 
     async def _restore(self, carrier: Carrier) -> None:
-        remembered = self._router.remembered
+        remembered = self._traffic.remembered
         if remembered.modern:
             return
         requests = remembered.restoring()
         for first in range(0, len(requests), WINDOW):
-            batch = requests[first : first + WINDOW]
-            for (method, params), answer in zip(batch, await self._ask_all(carrier, batch), strict=True):
-                if isinstance(answer, ErrorResponse):
+            window = requests[first : first + WINDOW]
+            for (method, params), response in zip(window, await self._ask_all(carrier, window), strict=True):
+                if isinstance(response, ErrorResponse):
                     what = params.get("uri", params.get("level"))
-                    why = answer.error.message[:500]
+                    why = response.error.message[:500]
                     self._router.report(f"{self._way.name} refuses to restore {method!r} of {what!r}: {why}")
 
     async def _ask(self, carrier: Carrier, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         """Send a request of our own on a link that does not carry, and return its result."""
-        (answer,) = await self._ask_all(carrier, [(method, params)])
-        if isinstance(answer, ErrorResponse):
-            raise McpError(answer.error.code, answer.error.message, answer.error.data)
-        result: dict[str, Any] = answer.result
-        return result
+        (response,) = await self._ask_all(carrier, [(method, params)])
+        if isinstance(response, ErrorResponse):
+            raise McpError(response.error.code, response.error.message, response.error.data)
+        return response.result
 
-    async def _ask_all(self, carrier: Carrier, requests: Iterable[tuple[str, dict[str, Any] | None]]) -> list[Any]:
-        ids: list[RequestId] = []
-        for method, params in requests:
-            request_id = self._router.own_id()
-            # Before `send`, which tells our own requests from the session's by this.
-            carrier.own[request_id] = None
-            ids.append(request_id)
-            await carrier.send(SessionMessage(Request(request_id, method, params)))
+    async def _ask_all(
+        self, carrier: Carrier, requests: Sequence[tuple[str, dict[str, Any] | None]]
+    ) -> list[Response | ErrorResponse]:
+        ids = [self._traffic.own_id() for _ in requests]
+        for request_id, (method, params) in zip(ids, requests, strict=True):
+            await self._send_own(carrier, request_id, method, params)
         await self._read_while(carrier, lambda: any(carrier.own[each] is None for each in ids))
-        answers = [carrier.own.pop(each) for each in ids]
-        for answer in answers:
-            if isinstance(answer, Failure):
-                raise answer.error
-        return answers
+        outcomes = [carrier.own.pop(each) for each in ids]
+        for outcome in outcomes:
+            if isinstance(outcome, TransportFailure):
+                raise outcome.error
+        return outcomes  # type: ignore[return-value]
+
+    async def _send_own(
+        self, carrier: Carrier, request_id: RequestId, method: str, params: dict[str, Any] | None
+    ) -> None:
+        """Send a request of our own."""
+        # Before it is sent: this entry distinguishes our own requests from the session's.
+        carrier.own[request_id] = None
+        await self._router.hand_over(carrier, SessionMessage(Request(request_id, method, params)))
 
     async def _read_while(self, carrier: Carrier, wanted: Callable[[], bool], until: float = math.inf) -> None:
         """Read a link that does not carry, as long as there is a reason to."""
+        link = carrier.link
         while wanted() and self._watch.time() < until:
-            with TimeLimit(self._watch, until) as carrier.pause:
+            with TimeLimit(self._watch, until) as link.pause:
                 try:
-                    item = await carrier.link.read.receive()
+                    item = await link.read.receive()
                 except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                    self._router.lose(
-                        carrier, TransportError(f"the server closed the link{f': {exc}' if str(exc) else ''}")
-                    )
+                    text = f"the server closed the link{f': {exc}' if str(exc) else ''}"
+                    self._ways.lose(carrier, TransportError(text))
                     await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
-            pause, carrier.pause = carrier.pause, None
-            # Not `cancel_called`, which is also true if a message came just before: it would be lost.
+            pause, link.pause = link.pause, None
+            # `cancel_called` would not do: it is also true if a message came just before, which would be lost.
             if not pause.cancelled_caught:
                 await self._router.pass_on(carrier, item)
                 del item  # a long one would stay in memory until the next one
@@ -411,64 +422,63 @@ class _Use:
     # --- while it carries ------------------------------------------------------------------------------------------
 
     async def _carry(self, carrier: Carrier) -> None:
-        """Watch over the link while it carries. What it brings is read by the session."""
-        router, settings = self._router, self._settings
+        """Watch over the link while it carries. The session reads its messages."""
+        ways, settings = self._ways, self._settings
         if not carrier.opened_here:
             await self._first_response(carrier)
         seen, check_at = carrier.received, self._watch.time() + settings.check_after
-        while router.carrier is carrier and not router.closing:
+        while ways.carrier is carrier and not ways.closing:
             silent = carrier.received == seen
             due = carrier.suspected or (silent and self._watch.time() >= check_at)
             if due:
                 await self._check(carrier)
             # After the check: a link in doubt has to give a sign of life before anything is tried on it again.
             if due or carrier.flushing:
-                until = self._watch.time() + router.pause
-                while router.carrier is carrier and self._watch.time() < until:
+                until = self._watch.time() + self._traffic.pause
+                while ways.carrier is carrier and self._watch.time() < until:
                     await self._pause(carrier, until)
             if carrier.flushing:
-                await router.flush(carrier)
+                await self._router.flush(carrier)
             if not silent or self._watch.time() >= check_at:
                 seen, check_at = carrier.received, self._watch.time() + settings.check_after
             await self._pause(carrier, check_at)
-        if router.closing:
+        if ways.closing:
             await trio.sleep_forever()  # the session may still read what the server sends at the end
 
     async def _first_response(self, carrier: Carrier) -> None:
         """Wait for the first response on the first link, where the session itself is opening."""
-        router, asked_at = self._router, math.inf
-        while router.carrier is carrier and not (carrier.received or router.closing):
+        ways, asked_at = self._ways, math.inf
+        while ways.carrier is carrier and not (carrier.received or ways.closing):
             if carrier.flushing:
-                await router.flush(carrier)
+                await self._router.flush(carrier)
             now = self._watch.time()
-            # A server that has been asked nothing owes nothing, so the time begins with the first request.
+            # A server without a request owes nothing, so the time begins with the first one.
             asked_at = min(asked_at, now) if carrier.in_flight else math.inf
             if now >= asked_at + self._limit:
-                router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
-            # In small parts, because the first request may leave at any time.
+                ways.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
+            # The wait has small parts, because the first request may leave at any time.
             await self._pause(carrier, now + self._limit / STEPS)
 
     async def _check(self, carrier: Carrier) -> None:
         """Ask for a sign of life, and give up the link if it gives none."""
-        router, patience = self._router, self._settings.check_timeout
-        seen, probe = carrier.received, router.own_id()
-        # Before the question leaves: a doubt that comes up meanwhile calls for another one.
+        ways, patience = self._ways, self._settings.check_timeout
+        seen, probe = carrier.received, self._traffic.own_id()
+        # Before the request leaves: a doubt that comes up meanwhile calls for another one.
         carrier.suspected = False
-        carrier.own[probe] = None
         with self._watch.limit(patience) as limit:
             try:
-                # Waits while the link is full: then it must take something in that time.
-                await carrier.send(SessionMessage(Request(probe, *self._sign_of_life())))
+                # This waits while the link is full: then the link must take something in that time.
+                await self._send_own(carrier, probe, *self._sign_of_life())
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                router.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
-            while carrier.own.get(probe, carrier) is None and router.carrier is carrier:
+                ways.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
+            while carrier.own.get(probe, carrier) is None and ways.carrier is carrier:
                 await self._pause(carrier, math.inf)
         carrier.own.pop(probe, None)
-        if router.carrier is not carrier:
+        if ways.carrier is not carrier:
             return  # it has been left meanwhile, and is asked as one that drains
-        # Any message will do: a busy server may be long in coming to the question, and still send other things.
+        # Any message will do: a busy server may be late with this response, and still send other things.
         if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
-            router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
+            ways.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
         elif carrier.received == seen or carrier.in_doubt:
             carrier.suspected = True  # ask again
 
@@ -476,17 +486,17 @@ class _Use:
 
     async def _drain(self, carrier: Carrier) -> None:
         """Let the calls on a link end where they are, after another has taken over."""
-        router, settings = self._router, self._settings
+        ways, traffic = self._ways, self._traffic
         # The session may be waiting for a message here, in a wait that is cancelled, but has not ended yet.
         await trio.lowlevel.checkpoint()
-        while not router.drained(carrier) and not router.closing:
+        while not traffic.drained(carrier) and not ways.closing:
             seen = carrier.received
             await self._read_while(
                 carrier,
-                lambda: not (router.drained(carrier) or carrier.suspected or router.closing),
-                self._watch.time() + settings.check_after,
+                lambda: not (traffic.drained(carrier) or carrier.suspected or ways.closing),
+                self._watch.time() + self._settings.check_after,
             )
-            if carrier.suspected or (carrier.received == seen and not router.drained(carrier)):
+            if carrier.suspected or (carrier.received == seen and not traffic.drained(carrier)):
                 carrier.suspected = False
                 try:
                     await self._ask_for_life(carrier)
@@ -497,6 +507,10 @@ class _Use:
 
     async def _pause(self, carrier: Carrier, until: float) -> None:
         """Wait until a time, or until something has changed."""
-        with TimeLimit(self._watch, until) as carrier.pause:
+        with TimeLimit(self._watch, until) as carrier.link.pause:
             await trio.sleep_forever()
-        carrier.pause = None
+        carrier.link.pause = None
+
+
+def _says_ending(exc: McpError) -> bool:
+    return is_ending(ErrorData(exc.code, exc.message, exc.data))

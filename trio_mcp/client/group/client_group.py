@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
-from trio_mcp._checks import check_choice, check_hook, check_seconds
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.client import Client, ClientOptions
+from trio_mcp._settings import completed, settings_of
+from trio_mcp.client.client import Client
 from trio_mcp.client.config.reading import ConfigSource, load_config, load_members
 from trio_mcp.client.group.catalog import Catalog, Listed, about
-from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
+from trio_mcp.client.group.members import ConnectedClients, Members, ServerStatus
+from trio_mcp.client.group.options import GroupOptions
+from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, authorized
-from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.client.tool_results import DataT, ToolResult
 from trio_mcp.http.client.auth import check_auth
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
@@ -27,22 +29,10 @@ from trio_mcp.types.tools import Tool
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["ClientGroup", "GroupOptions"]
-
-DataT = TypeVar("DataT")
+__all__ = ["ClientGroup"]
 
 RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
 """The default delays between attempts to connect to a server: a client that outlives its servers never gives up."""
-
-
-class GroupOptions(ClientOptions, total=False):
-    """The arguments of a `ClientGroup` besides its servers."""
-
-    require: Require
-    max_wait: float
-    reconnect: Backoff | None
-    on_status: Callable[[str, ServerStatus], object] | None
-    per_server: Mapping[str, ClientOptions] | None
 
 
 class ClientGroup(EnteredOnce):
@@ -57,17 +47,8 @@ class ClientGroup(EnteredOnce):
 
     Args:
         servers: The target of each server, by its name in the group.
-        require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to
-            one of them raised. ``"any"``: wait for every first attempt, but raise only if all of them failed.
-            ``"none"``: don't wait.
-        max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
-        reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default half a second,
-            then longer each time, up to a minute, without end. A connection that lasts for the longest delay starts
-            the sequence over.
-        on_status: Called with a server's name and its new `ServerStatus`. It must be a sync function, and must not
-            block.
-        per_server: Arguments of the `Client` for particular servers, by name; they override ``client_options``.
-        client_options: Arguments of the `Client` of each server, such as ``timeout``; ``auth`` is for those with a URL.
+        settings: Those of `GroupOptions`, such as ``require``; and arguments of the `Client` of each server, such as
+            ``timeout``. ``auth`` is for servers with a URL.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -76,26 +57,16 @@ class ClientGroup(EnteredOnce):
         clients: The `Client` of each server that is connected now, by name.
     """
 
-    def __init__(
-        self,
-        servers: Mapping[str, Target],
-        *,
-        require: Require = "all",
-        max_wait: float = 5.0,
-        reconnect: Backoff | None = None,
-        on_status: Callable[[str, ServerStatus], object] | None = None,
-        per_server: Mapping[str, ClientOptions] | None = None,
-        **client_options: Unpack[ClientOptions],
-    ) -> None:
-        refuse_unknown(ClientGroup, client_options, ClientOptions)
+    def __init__(self, servers: Mapping[str, Target], **settings: Unpack[GroupOptions]) -> None:
+        refuse_unknown(ClientGroup, settings, GroupOptions)
         if not isinstance(servers, Mapping):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
-        check_choice("require", require, get_args(Require))
-        check_seconds("max_wait", max_wait, zero=True)
-        if reconnect is not None and not isinstance(reconnect, Backoff):
-            raise TypeError(f"reconnect must be a Backoff, got {type(reconnect).__name__}")
-        check_hook("on_status", on_status, sync=True)
-        per_server = per_server or {}
+        of_clients = settings_of(ClientOptions)
+        self._client_options: Any = {name: value for name, value in settings.items() if name in of_clients}
+        # Each client checks those, so that errors name the server.
+        own = {name: value for name, value in settings.items() if name not in of_clients}
+        given = completed(GroupOptions, own)
+        per_server = given["per_server"] or {}
         # Refused, as a slip in a name would leave the server without its options, and nothing would tell.
         for name in per_server:
             if name not in servers:
@@ -103,22 +74,21 @@ class ClientGroup(EnteredOnce):
         # Shared by both parts: a server that is removed takes its shortened names with it.
         names = JoinedNames()
         # Apart from the rest: a process, which takes none, may be in the same group.
-        self._auth = client_options.pop("auth", None)
+        self._auth = self._client_options.pop("auth", None)
         check_auth(self._auth)
-        self._client_options = client_options
         self._members = Members(
-            require=require,
-            max_wait=max_wait,
-            reconnect=reconnect or RECONNECT,
-            on_status=on_status,
+            require=given["require"],
+            max_wait=given["max_wait"],
+            reconnect=given["reconnect"] or RECONNECT,
+            on_status=given["on_status"],
             on_removed=names.forget,
         )
         self._catalog = Catalog(self._members, names)
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
             # Raises now, before anything is started, if an argument of one of the clients is invalid.
-            own = per_server.get(name, {})
-            self._members.new(name, self._authorized(target, own), {**client_options, **own})
+            options = per_server.get(name, {})
+            self._members.new(name, self._authorized(target, options), {**self._client_options, **options})
 
     @classmethod
     def from_config(
@@ -241,18 +211,7 @@ class ClientGroup(EnteredOnce):
         name: str,
         arguments: Mapping[str, Any] | None = ...,
         *,
-        result_type: None = ...,
-        meta: Mapping[str, Any] | None = ...,
-        **limits: Unpack[CallLimits],
-    ) -> ToolResult: ...
-
-    @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = ...,
-        *,
-        result_type: type[DataT] | TypeAdapter[DataT],
+        result_type: type[DataT] | TypeAdapter[DataT] | None = ...,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
     ) -> ToolResult[DataT]: ...

@@ -16,14 +16,14 @@ from trio_mcp.conformance.outcomes import Failure
 from trio_mcp.conformance.rules.catalogue import judge
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict
-from trio_mcp.conformance.run import Runner
-from trio_mcp.conformance.steps import Ask, Await, Cancel, Pause, Plan, Step, Tell, Write
+from trio_mcp.conformance.run import PlanRunner
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Pause, Plan, Step, Tell, Write
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.testing.strategies.schemas import CannotGenerate, simplest
 
-__all__ = ["Shown", "Shrinker"]
+__all__ = ["ShownRun", "Shrinker"]
 
 MOST_RUNS: Final = 150
 """How often a target is run, at most, to find a simpler plan (chosen)."""
@@ -42,7 +42,7 @@ BEFORE: Final = (0, 1, 4, 16, 64)
 
 
 @attrs.frozen
-class Shown:
+class ShownRun:
     """A run in which the rule was broken.
 
     Attributes:
@@ -77,7 +77,7 @@ class Shrinker:
 
     def __init__(
         self,
-        connect: Callable[[], AbstractAsyncContextManager[Runner]],
+        connect: Callable[[], AbstractAsyncContextManager[PlanRunner]],
         rule: Rule,
         schemas: Mapping[str, Any],
         *,
@@ -91,7 +91,8 @@ class Shrinker:
         self._rule = rule
         self._schemas = schemas
         self._slow = slow
-        # For the life of the shrinker, since one failure may have several examples that could be its cause.
+        # The results are kept for the life of the shrinker, since one failure may have several examples that could be
+        # its cause.
         self._began = clock.perf_counter()
         self._seconds = seconds
         self._until = until
@@ -101,14 +102,14 @@ class Shrinker:
         self._runs = 0
         self._tries = 1
         self._opening = 0.0
-        self._best: Shown | None = None
-        self._running: Runner | None = None
+        self._best: ShownRun | None = None
+        self._running: PlanRunner | None = None
         self._connecting: float | None = None  # since when
         self._shared: contextlib.AsyncExitStack | None = None
-        self._bench: Runner | None = None
+        self._bench: PlanRunner | None = None
         self._prologue: list[Event] = []
 
-    async def shrink(self, first: Shown, before: Sequence[Plan], revision: str, example: int) -> Failure:
+    async def shrink(self, first: ShownRun, before: Sequence[Plan], revision: str, example: int) -> Failure:
         """Return the failure, as small as it becomes.
 
         Args:
@@ -138,16 +139,16 @@ class Shrinker:
         # Without the time for that, the run that has shown it counts.
         return _failure(smaller, revision, example, seen, of) if of else _failure(smaller, revision, example, 1, 1)
 
-    async def _smaller(self, best: Shown) -> Shown:
+    async def _smaller(self, best: ShownRun) -> ShownRun:
         """Return the smallest plan found that shows it on a fresh connection."""
         if self._opening > SLOW:
             # First on one connection, which is much quicker, if the fault shows there again and again.
-            smaller: Shown | None = None
+            smaller: ShownRun | None = None
             async with contextlib.AsyncExitStack() as self._shared:
                 if all([await self._shows(best.plan, probe=best.probed) for _ in range(2)]):
                     smaller = await self._simpler_steps(await self._fewer_steps(best))
             self._shared = self._bench = None
-            # Then on fresh ones: what a target keeps for the life of a connection may have been in the way.
+            # Fresh connections come next: what a target keeps for the life of a connection may have been in the way.
             if smaller is not None:
                 best = await self._run(smaller.plan, probe=smaller.probed) or best
         return await self._simpler_steps(await self._fewer_steps(best))
@@ -183,7 +184,7 @@ class Shrinker:
         part = 1.0 if self._shared is None else 0.5
         return self._runs < MOST_RUNS * part and self._spent < part
 
-    async def _run(self, plan: Plan, *, probe: bool) -> Shown | None:
+    async def _run(self, plan: Plan, *, probe: bool) -> ShownRun | None:
         """Run a plan on a fresh connection, or on the shared one; return what was seen if it broke the rule."""
         try:
             if self._shared is not None:
@@ -208,15 +209,15 @@ class Shrinker:
         except TrioMcpError:
             self._runs += 1
             return None  # it can't be reached now; whether it ever can be again, others find out
-        # Only now, as what was cut short does not count as a run that did not show it.
+        # The run is counted only now, as one that was cut short does not show that the rule holds.
         self._runs += 1
         # With the end of the connection, which some rules look at.
         shown = self._shown(plan, runner.tape.events, since, probe)
-        # The last exchange is kept: it is of a connection of its own, and of the smallest plan so far.
+        # The last exchange is kept: it comes from a separate connection, and from the smallest plan so far.
         self._best = shown or self._best
         return shown
 
-    async def _play(self, runner: Runner, plan: Plan, probe: bool) -> None:
+    async def _play(self, runner: PlanRunner, plan: Plan, probe: bool) -> None:
         self._running = runner
         await runner.run(plan)
         await runner.until(lambda: not runner.talks[0].is_open, self._quiet)
@@ -229,27 +230,28 @@ class Shrinker:
                 did = "flooded its client" if event.facts["what"] == "flood" else "stopped responding"
                 self.undecided.append(f"the target {did} when a failure was run again")
 
-    def _shown(self, plan: Plan, events: Sequence[Event], since: int, probe: bool) -> Shown | None:
+    def _shown(self, plan: Plan, events: Sequence[Event], since: int, probe: bool) -> ShownRun | None:
         found = self._verdict(events, since)
         if found is None:
             return None
-        # What came after the verdict's event is noise, unless the verdict is about what never came, and needs the rest.
+        # Events after the verdict's event are noise, unless the verdict is about something that never came, and needs
+        # the rest.
         shown = events[: _place(events, found.event) + 1]
-        return Shown(plan, tuple(events if self._verdict(shown, since) is None else shown), found, probe)
+        return ShownRun(plan, tuple(events if self._verdict(shown, since) is None else shown), found, probe)
 
     def _verdict(self, events: Sequence[Event], since: int) -> Verdict | None:
         verdicts = judge(History(events, since=since), [self._rule])
         return next((verdict for _, verdict in verdicts if verdict.problem is not None), None)
 
-    async def _shows(self, plan: Plan, *, probe: bool) -> Shown | None:
+    async def _shows(self, plan: Plan, *, probe: bool) -> ShownRun | None:
         for _ in range(self._tries):
             if self._may_run and (shown := await self._run(plan, probe=probe)) is not None:
                 return shown
         return None
 
-    async def _confirmed(self, first: Shown, before: Sequence[Plan]) -> Shown | None:
+    async def _confirmed(self, first: ShownRun, before: Sequence[Plan]) -> ShownRun | None:
         """Show the failure on a fresh connection: with the example alone, or with what came before it."""
-        # Without the slow steps first: each costs seconds in every run, and they seldom are the cause.
+        # The slow steps are left out first: each costs seconds in every run, and they seldom are the cause.
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
             return shown
@@ -260,8 +262,8 @@ class Shrinker:
                 # The size before this one already reached back to the first plan.
                 if count and count // 4 >= len(before):
                     break
-                # With a wait after each, as the runner settles a plan before the next one begins.
-                earlier = [step for plan in before[-count:] for step in (*plan, Await())] if count else []
+                # A wait follows each plan, as the runner settles one before the next begins.
+                earlier = [step for plan in before[-count:] for step in (*plan, AwaitResponses())] if count else []
                 # A probe is one more request in the exchange that is shown, so it is only made where the fault needs
                 # it.
                 for probe in (False, True):
@@ -275,7 +277,7 @@ class Shrinker:
 
     # --- fewer steps --------------------------------------------------------------------------------------------------
 
-    async def _fewer_steps(self, best: Shown) -> Shown:
+    async def _fewer_steps(self, best: ShownRun) -> ShownRun:
         """Take out steps, large pieces first, until none can be missed (delta debugging)."""
         size = max(1, len(best.plan) // 2)
         while self._may_run:
@@ -296,7 +298,7 @@ class Shrinker:
 
     # --- simpler steps ------------------------------------------------------------------------------------------------
 
-    async def _simpler_steps(self, best: Shown) -> Shown:
+    async def _simpler_steps(self, best: ShownRun) -> ShownRun:
         """Make each step simpler, as long as the rule stays broken."""
         improved = True
         while improved and self._may_run:
@@ -317,7 +319,7 @@ class Shrinker:
         match step:
             case Ask():
                 if step.style or step.token or step.meta or step.headers:
-                    # All of them first: most often none matters, and then one run does for four.
+                    # All of them are tried first: most often none matters, and then one run does for four.
                     yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
                     yield from _each_reset(step, style=0, token=False, meta={}, headers={})
                 if step.method in ("tools/call", "prompts/get"):
@@ -352,7 +354,7 @@ class Shrinker:
                 return
             if valid.problem(given) is not None:
                 valid = None
-            # Only what is smaller, or two values could replace each other in turns.
+            # Only smaller values are tried, or two values could replace each other in turns.
             elif _size(least) < _size(given):
                 yield least
         for simpler in _simpler_values(given):
@@ -385,7 +387,7 @@ def _simpler_values(value: Any) -> Iterator[Any]:
             yield ""
             yield value[: len(value) // 2]
             yield "a" * len(value)
-        # Before the numbers, as a bool is an int in Python.
+        # This case comes before the numbers, as a bool is an int in Python.
         case bool():
             yield False
         case int() | float():
@@ -406,7 +408,7 @@ def _place(events: Sequence[Event], event: Event) -> int:
     return len(events) - 1 if found is None else found
 
 
-def _failure(shown: Shown, revision: str, example: int, seen: int, of: int) -> Failure:
+def _failure(shown: ShownRun, revision: str, example: int, seen: int, of: int) -> Failure:
     assert shown.verdict.problem is not None
     at = _place(shown.events, shown.verdict.event)
     return Failure(shown.verdict.problem, shown.events, at, shown.plan, revision, seen, of, example)

@@ -14,7 +14,7 @@ from hypothesis.errors import Unsatisfiable
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import Move
 from trio_mcp.conformance.run import STYLES
-from trio_mcp.conformance.steps import Ask, Await, Break, Open, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Step
 from trio_mcp.testing.strategies.drawing import draws
 
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
@@ -64,7 +64,7 @@ class _Pool:
         self.is_old = False
         self.connects = move.alone
         self._strategy = move.make(facts)
-        # A generator of its own: whichever other moves are made, this one has the same values for the same seed.
+        # Each move has its generator: whichever other moves are made, it has the same values for the same seed.
         self._random = Random(f"{seed} {move.name}")
         self._count = SMALLEST
         self._values: deque[Plan] = deque()
@@ -94,7 +94,7 @@ class _Pool:
             # something.
             except Unsatisfiable:
                 return
-            # By their text, as plans contain dicts, which have no hash.
+            # Plans are compared by their text, as they contain dicts, which have no hash.
             different = {repr(plan): plan for plan in found}
             drawn = [plan for text, plan in different.items() if text not in self._known]
             self._known |= different.keys()
@@ -145,7 +145,7 @@ class Source:
     def renew(self, facts: Facts) -> None:
         """Go on with other facts; what was tried is not tried first again."""
         self.usable = [move for move in self._moves if not move.lacks(facts)]
-        # With the same seed the new pools would draw once more what has been used.
+        # The seed changes, because with the same one the new pools would draw the used values once more.
         self._seed += "+"
         self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
         self._first = [name for name in self._first if name in self._pools]
@@ -179,7 +179,8 @@ class Source:
 
     def _mixed(self) -> list[Plan]:
         """Return the steps of several moves, or of one that must be alone."""
-        # Twice as long to open, half as often: the share of the time that goes into opening connections stays the same.
+        # A connection that takes twice as long to open is opened half as often, so the share of time for opening stays
+        # the same.
         rare = min(1.0, CHEAP / max(self.opening, CHEAP))
         weights = [
             pool.move.weight * (OLD if pool.is_old else 1) * (rare if pool.connects else 1)
@@ -226,11 +227,11 @@ class Source:
         queues = [deque(plan) for plan in plans]
         mixed: list[Step] = []
         while queues := [queue for queue in queues if queue]:
-            # By length, so that each order is equally likely.
+            # Plans are chosen by length, so that each order is equally likely.
             (queue,) = self._random.choices(queues, [len(queue) for queue in queues])
             step = queue.popleft()
             # Waiting for all twice in a row is the same as once.
-            if not (isinstance(step, Await) and mixed and isinstance(mixed[-1], Await)):
+            if not (isinstance(step, AwaitResponses) and mixed and isinstance(mixed[-1], AwaitResponses)):
                 mixed.append(step)
         return mixed
 

@@ -1,4 +1,4 @@
-"""What a recorder of HTTP and WebSocket passes on: requests of this machine, to what its target serves.
+"""A guard for recorders of HTTP and WebSocket: only requests from this machine pass, to paths that the target serves.
 
 It adds the credentials of the command line to each request, and puts the target's own Host in the place of the
 client's. So a web page that could reach it would act as the user, and no check of the target's would notice.
@@ -14,13 +14,13 @@ from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.headers import MAX_URL, Headers
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 
-__all__ = ["Guard"]
+__all__ = ["RecorderGuard"]
 
 MAX_ENDPOINTS: Final = 1000
 """Endpoints of HTTP+SSE that are remembered; beyond it, the oldest is forgotten. Chosen: one for each client."""
 
 
-class Guard:
+class RecorderGuard:
     """A check of the requests to a recorder.
 
     Args:

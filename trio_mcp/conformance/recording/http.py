@@ -16,22 +16,20 @@ import attrs
 import h11
 import trio
 
-from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
+from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
 from trio_mcp.conformance.wires.notes import LONGEST, Notes, TooMuch
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import EVENTS, SESSION_ID
-from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
 
 __all__ = ["HttpRecorder"]
 
-_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-
-# Of one connection, and so not for the next (RFC 9110, section 7.6.1); the body is framed anew.
+# These belong to one connection, so they are not passed on (RFC 9110, section 7.6.1); h11 frames the body again.
 _HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
 )
@@ -64,64 +62,31 @@ class HttpRecorder:
         # Whether a request without a session was accepted: only then does a second handshake mean a second client.
         self._plain_served = False
         self._query = parts.query
-        self.guard = Guard(target.url)
+        self.guard = RecorderGuard(target.url)
 
     async def serve(self, client: trio.SocketStream) -> None:
         """Serve one connection of a client, until its end."""
-        connection = h11.Connection(h11.SERVER)
-        with contextlib.suppress(*_GONE):
-            while (request := await self._next_request(connection, client)) is not None:
+        http = H11Stream(client)
+        with contextlib.suppress(*GONE):
+            while (request := await self._next_request(http)) is not None:
                 head, _ = request
-                # With its body read: closing with it unread would reset the connection, and lose the response.
+                # Its body has been read: a close with unread bytes would reset the connection, and lose the response.
                 if fault := self.guard.check(head.method.decode(), head.target.decode("latin-1"), head.headers):
-                    await self._refuse(connection, client, *fault)
+                    await http.refuse(*fault)
                     return
-                exchange = _Exchange(self, connection, client, next(self._exchanges))
-                await exchange.run(*request)
-                # h11 starts a next cycle only if both sides have kept the connection; else it raises.
-                if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                await _Exchange(self, http, next(self._exchanges)).run(*request)
+                if not http.next_cycle():
                     return
-                connection.start_next_cycle()
 
-    async def _next_request(
-        self, connection: h11.Connection, client: trio.SocketStream
-    ) -> tuple[h11.Request, bytes] | None:
-        request: h11.Request | None = None
-        body = bytearray()
-        while True:  # noqa: ASYNC913 - without events it reads
-            try:
-                event = connection.next_event()
-            except h11.RemoteProtocolError as exc:
-                # The client hears what is wrong from here: h11 can't take the request apart, so there is nothing that
-                # could be passed on.
-                await self._refuse(connection, client, exc.error_status_hint, str(exc))
-                return None
-            if event is h11.NEED_DATA:
-                # curl waits a second for this before it sends a long body, and the server behind has not been asked
-                # yet.
-                if connection.they_are_waiting_for_100_continue:
-                    await client.send_all(
-                        connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
-                    )
-                connection.receive_data(await client.receive_some(CHUNK))
-            elif isinstance(event, h11.Request):
-                request = event
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > LONGEST:
-                    await self._refuse(connection, client, 413, "too large to be recorded")
-                    return None
-            elif isinstance(event, h11.EndOfMessage) and request is not None:
-                return request, bytes(body)
-            else:
-                return None
-
-    async def _refuse(self, connection: h11.Connection, client: trio.SocketStream, status: int, text: str) -> None:
-        fields = [("Content-Type", "text/plain"), ("Content-Length", str(len(text))), ("Connection", "close")]
-        with contextlib.suppress(h11.LocalProtocolError):
-            await client.send_all(connection.send(h11.Response(status_code=status, headers=fields)) or b"")
-            # In response to HEAD this fails, as there is no body then.
-            await client.send_all(connection.send(h11.Data(data=text.encode())) or b"")
+    async def _next_request(self, http: H11Stream) -> tuple[h11.Request, bytes] | None:
+        try:
+            return await http.next_request()
+        except h11.RemoteProtocolError as exc:
+            # The recorder itself tells the client: h11 can't take the request apart, so nothing could be passed on.
+            await http.refuse(exc.error_status_hint, str(exc))
+        except TooMuch:
+            await http.refuse(413, "too large to be recorded")
+        return None
 
     # --- what an exchange needs ---------------------------------------------------------------------------------------
 
@@ -148,13 +113,13 @@ class HttpRecorder:
     def behind(self, path: str) -> str:
         """Return the path, with the query, that the server is asked for in place of a client's."""
         own, _, query = path.partition("?")
-        # What stands in the URL of the target need not stand in that of the recorder: it may be a key.
+        # The query in the target's URL is not repeated in that of the recorder, because it may be a key.
         query = "&".join(filter(None, (self._query if own == self.guard.path else "", query)))
         return f"{own}?{query}" if query else own
 
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request for the server."""
-        # What was compressed could be passed on, but not recorded.
+        # A compressed response could be passed on, but not recorded.
         own = {"host": self._authority, "accept-encoding": "identity", "connection": "close"}
         own |= {name.lower(): value for name, value in self._headers.items()}
         return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
@@ -173,8 +138,7 @@ class _Exchange:
     """A request on its way to the server, and its response on the way back."""
 
     recorder: HttpRecorder
-    connection: h11.Connection
-    client: trio.SocketStream
+    client: H11Stream
     number: int
     ended: dict[str, Any] = attrs.Factory(lambda: {"cut": True, "by": "server"})
 
@@ -191,27 +155,22 @@ class _Exchange:
         except TransportError as exc:
             notes.mark("unsent", reason=str(exc), exchange=self.number)
             # The client must not wait: to it this is a server that can't be reached (RFC 9110, section 15.6.3).
-            await self._send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
+            await self.client.send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
             # While a response is passed on nothing else reads from the client, and TCP would tell of its end only with
             # a write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or not speak HTTP, in the middle of it. `ended` says that it was cut, which is all
-            # that is known.
-            with contextlib.suppress(*_GONE, h11.ProtocolError):
+            # Either side may leave, or not speak HTTP, in the middle of it. `ended` then says that it was cut; nothing
+            # else is known.
+            with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
         notes.event("end", self.ended["by"], self.number, **self.ended)
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         """Wait for the client to leave, which gives up the exchange: in the modern era it cancels the request."""
-        try:
-            # What it sends ahead is for later.
-            while data := await self.client.receive_some(CHUNK):
-                self.connection.receive_data(data)
-        except _GONE:
-            pass
+        await self.client.until_left()
         self.ended["by"] = "client"
         scope.cancel("the client has left")
 
@@ -229,47 +188,39 @@ class _Exchange:
             "",
         ]
         await server.send_all("\r\n".join(lines).encode("latin-1") + body)
-        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
-        # h11 reads no response before a request, and whether one has a body depends on HEAD alone.
-        parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
-        parser.send(h11.EndOfMessage())
+        responses = response_reader(server, method)
         reader = _Reader(notes, self.number, self.recorder.guard)
-        while True:  # noqa: ASYNC913 - without events it reads
-            event = parser.next_event()
-            if event is h11.NEED_DATA:
-                parser.receive_data(bytes(await server.receive_some(CHUNK)))
-            elif isinstance(event, h11.Response):
+        while True:
+            event = await responses.next_event()
+            if isinstance(event, h11.Response):
                 response = _fields(event)
                 notes.event("response", "server", self.number, status=event.status_code, headers=response)
-                # Before the client gets the head: its next request, with the new session, may come at once on another
-                # connection.
+                # The session is noted before the client gets the head: its next request, with the new session, may come
+                # at once on another connection.
                 self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
-                # With its length if it has one: without, h11 would send chunks, or close after it for a client of
-                # HTTP/1.0.
+                # The length is kept if there is one: without it, h11 would send chunks, or close after it for a client
+                # of HTTP/1.0.
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
-                await self._send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
+                await self.client.send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
             elif isinstance(event, h11.Data):
-                # Noted before it is passed on: what the client does about it must stand behind it on the tape.
+                # The data is noted before it is passed on: the client's reaction must come after it on the tape.
                 reader.feed(bytes(event.data))
-                await self._send(h11.Data(data=event.data))
+                await self.client.send(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
                 self.ended["cut"] = False
                 reader.end()
-                await self._send(h11.EndOfMessage())
+                await self.client.send(h11.EndOfMessage())
                 return
             # A server's 100 is for this side only; the client gets its own, if it waits for one.
             elif not isinstance(event, h11.InformationalResponse):
                 return
 
-    async def _send(self, *events: Any) -> None:
-        await self.client.send_all(b"".join(self.connection.send(event) or b"" for event in events))
-
 
 class _Reader:
     """Notes the body of a response."""
 
-    def __init__(self, notes: Notes, number: int, guard: Guard) -> None:
+    def __init__(self, notes: Notes, number: int, guard: RecorderGuard) -> None:
         self._notes = notes
         self._number = number
         self._guard = guard
@@ -311,7 +262,7 @@ class _Reader:
 def _opens(body: bytes) -> bool:
     try:
         message = json.loads(body)
-    # Malformed as it is, it is passed on all the same, but opens nothing.
+    # A malformed message is passed on, but opens nothing.
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("method") == "initialize"

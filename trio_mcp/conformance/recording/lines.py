@@ -44,7 +44,7 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     Raises:
         TransportError: If the process can't be started.
     """
-    # All of it: the client started this process in the server's place.
+    # The process gets the whole environment: the client started this process in the server's place.
     child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
     notes = Notes(tape, 0, "stdio")
     stderr = StderrCopier(child.stderr, "inherit")
@@ -103,7 +103,8 @@ async def _pass_on(
     """Pass both directions on until the server has ended its own; ``start`` is what the client has sent already."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(_pump, notes, "client", from_client, to_server, start))
-        # In this task, because it decides the end: a client may close its side and still wait for responses.
+        # This direction runs in this task, because it decides the end: a client may close its side and still wait for
+        # responses.
         await _pump(notes, "server", from_server, to_client)
         nursery.cancel_scope.cancel("the server has ended")
 
@@ -120,11 +121,11 @@ async def _pump(
     with contextlib.suppress(*_GONE):
         chunk = start or await source.receive_some(CHUNK)
         while chunk:
-            # Noted first: the other side's reaction must not stand before it.
+            # The chunk is noted first: the other side's reaction must not come before it on the tape.
             lines = _noted(notes, sender, lines, bytes(chunk))
             await sink.send_all(chunk)
             chunk = await source.receive_some(CHUNK)
-    # What was begun and never ended, as when a process dies in the middle of a line.
+    # A process that dies in the middle of a line leaves a line without an end.
     if lines is not None and lines.rest:
         notes.text(sender, bytes(lines.rest))
     if sender == "server":

@@ -20,7 +20,7 @@ from trio_websocket import (
     open_websocket_url,
 )
 
-from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.events import Sender
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.notes import LONGEST, Notes
@@ -35,7 +35,7 @@ _NEVER_SENT = frozenset({1005, 1006, 1015})
 async def record_websocket(target: HttpServerParameters, listeners: list[trio.SocketListener], tape: Tape) -> None:
     """Pass on what comes over WebSockets on a local port to a server, until cancelled."""
     numbers = itertools.count()
-    guard = Guard(target.url)
+    guard = RecorderGuard(target.url)
 
     async def serve(request: WebSocketRequest) -> None:
         # trio-websocket does not tell the Host. A page whose name was made to lead here is known by its Origin, which
@@ -65,8 +65,8 @@ async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> As
     passed = [
         (name, value)
         for name, value in request.headers
-        # What belongs to one handshake only: the key and the extensions are trio-websocket's own on the other side (RFC
-        # 6455, section 4.1).
+        # Some headers belong to one handshake only: the key and the extensions are trio-websocket's own on the other
+        # side (RFC 6455, section 4.1).
         if name.lower() not in own.keys() | {b"host", b"connection", b"upgrade"}
         and not name.lower().startswith(b"sec-websocket-")
     ]
@@ -85,7 +85,7 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     message = await source.get_message()
-                    # Before it is passed on, so that the answer to it comes later on the tape.
+                    # The message is noted before it is passed on, so that the response to it comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
             # Whichever side has closed, the other pump ends, too, as both have then lost their way.

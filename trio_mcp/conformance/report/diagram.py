@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from trio_mcp.conformance.report.view import Shown
+from trio_mcp.conformance.report.view import ShownEvent
 
 __all__ = ["diagram"]
 
@@ -24,7 +24,7 @@ END = 14
 CLIENT, SERVER = "7%", "93%"
 
 
-def diagram(events: Sequence[Shown], *, before: int, name: str) -> str:
+def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
     """Return the diagram of a transcript.
 
     Args:
@@ -60,7 +60,7 @@ def diagram(events: Sequence[Shown], *, before: int, name: str) -> str:
     )
 
 
-def _arrow(y: int, height: int, label: str, shown: Shown) -> str:
+def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
     start, end = (CLIENT, SERVER) if shown.event.sender == "client" else (SERVER, CLIENT)
     # Heads and ends of HTTP frame the messages, which are what a reader looks for.
     light = shown.event.kind not in ("message", "text")
@@ -102,5 +102,5 @@ def _text(y: int, kind: str, text: str) -> str:
     )
 
 
-def _tip(shown: Shown) -> str:
+def _tip(shown: ShownEvent) -> str:
     return f"<title>{shown.time:.3f} s: {escape(f'{shown.label} {shown.detail}'.strip())}</title>"

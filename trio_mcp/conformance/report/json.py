@@ -58,7 +58,8 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "who": rule.who,
         "sentence": rule.sentence,
         "section": rule.section,
-        # In the revision in which it was broken, as the newest one may put it in another way, or on another page.
+        # The link leads to the revision in which the rule was broken: the newest one may put it in another way, or on
+        # another page.
         "link": rule.link(outcome.failure.revision if outcome.failure else None),
         "status": outcome.status,
         "occasions": outcome.occasions,

@@ -25,8 +25,8 @@ def junit(report: CheckReport) -> str:
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
     for section in sections(report):
         for outcome in section.outcomes:
-            # Readers split the name of a class at its dots, and show a tree. The rules were judged together, so none
-            # has a time of its own, but the attribute is expected.
+            # Readers split the name of a class at its dots, and show a tree. The rules were judged together, so no rule
+            # has a time, but the attribute is expected.
             case = SubElement(
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )
@@ -47,8 +47,8 @@ def _judge(case: Element, outcome: Outcome) -> None:
     if outcome.status == "held":
         return
     if outcome.status != "broken":
-        # Cleaned, as XML has no way to write most control characters, not even as escapes (XML 1.0, section 2.2), and
-        # ElementTree writes them all the same.
+        # The text is cleaned because XML has no way to write most control characters, not even as escapes (XML 1.0,
+        # section 2.2), and ElementTree does not refuse them.
         SubElement(case, "skipped", message=clean(f"{outcome.status}: {outcome.reason}"))
         return
     problem = problem_of(outcome)

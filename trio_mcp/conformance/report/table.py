@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.view import (
     STATUSES,
-    Shown,
+    ShownEvent,
     clean,
     counted,
     ending,
@@ -98,7 +98,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
 ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}
 
 
-def event_line(shown: Shown) -> str:
+def event_line(shown: ShownEvent) -> str:
     """Return an event in a line."""
     event = shown.event
     # The main connection has the number 0, and in most exchanges it is the only one.

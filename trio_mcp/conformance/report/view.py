@@ -1,4 +1,4 @@
-"""What all forms of a report say, in the same words: sections, counts, and an event in a line.
+"""The common words of all forms of a report: sections, counts, and an event in a line.
 
 All of it is text of a target, so nothing here is safe for HTML or XML yet; but no character in it is hidden or controls
 a terminal, and no secret is left.
@@ -25,7 +25,7 @@ __all__ = [
     "STATUSES",
     "Coverage",
     "Section",
-    "Shown",
+    "ShownEvent",
     "clean",
     "counted",
     "coverage",
@@ -144,7 +144,7 @@ def coverage(report: CheckReport) -> list[Coverage]:
     exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
-        # What only the other side must do was not checked, so it would look like a gap.
+        # Statements about the other side were not checked, so they would look like a gap.
         if statement.binds not in (report.side, "both"):
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
@@ -219,7 +219,7 @@ def _number(count: int, one: str, many: str) -> str:
 
 
 @attrs.frozen
-class Shown:
+class ShownEvent:
     """An event, as it is shown.
 
     Attributes:
@@ -237,12 +237,12 @@ class Shown:
     is_bad: bool = False
 
 
-def transcript_of(failure: Failure) -> tuple[list[Shown], list[Shown]]:
+def transcript_of(failure: Failure) -> tuple[list[ShownEvent], list[ShownEvent]]:
     """Return the events of a failure: those of its prologue, and those that matter."""
     return shown(failure.transcript, failure.at)
 
 
-def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown]]:
+def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[ShownEvent]]:
     """Return the events of a transcript as they are shown: those before its first example, and the rest.
 
     Args:
@@ -260,9 +260,9 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown
     return found[:first], found[first:]
 
 
-def folded(events: Sequence[Shown]) -> list[Shown]:
+def folded(events: Sequence[ShownEvent]) -> list[ShownEvent]:
     """Return events with the standard error of each connection in one line, where the first line of it was."""
-    said: dict[int, list[Shown]] = {}
+    said: dict[int, list[ShownEvent]] = {}
     for each in events:
         if _is_stderr(each):
             said.setdefault(each.event.connection, []).append(each)
@@ -276,7 +276,7 @@ def folded(events: Sequence[Shown]) -> list[Shown]:
     return found
 
 
-def _is_stderr(shown: Shown) -> bool:
+def _is_stderr(shown: ShownEvent) -> bool:
     return shown.event.facts.get("what") == "stderr" and not shown.is_bad
 
 
@@ -285,10 +285,10 @@ def problem_of(outcome: Outcome) -> str:
     return "" if outcome.failure is None else clean(mask_text(outcome.failure.problem))
 
 
-def _shown(event: Event, began: float, is_bad: bool) -> Shown:
+def _shown(event: Event, began: float, is_bad: bool) -> ShownEvent:
     label, detail = _described(event)
-    # Shortened first: the message may have megabytes, and an escape takes up to ten characters.
-    return Shown(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
+    # The text is shortened first: the message may have megabytes, and an escape takes up to ten characters.
+    return ShownEvent(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
 
 def _described(event: Event) -> tuple[str, str]:
@@ -315,32 +315,32 @@ def _described(event: Event) -> tuple[str, str]:
             return _mark(event)
 
 
+_MARKS: Final = {
+    "overdue": ("no response to #{id} within {after}", ""),
+    "quiet": ("nothing more comes for {after}", ""),
+    "begin": ("the next example", ""),
+    "alive": ("still responds, after {after}", ""),
+    "dead": ("no longer responds within {after}", ""),
+    "unsent": ("could not be sent", "{reason}"),
+    "stderr": ("standard error", "{text}"),
+}
+"""The label and the detail of a mark."""
+
+
 def _mark(event: Event) -> tuple[str, str]:
-    facts = event.facts
+    facts = {"id": None, "reason": "", **event.facts}
     seconds = facts.get("seconds")
-    after = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
-    match facts.get("what"):
-        case "overdue":
-            return f"no response to #{facts.get('id')} within {after}", ""
-        case "quiet":
-            return f"nothing more comes for {after}", ""
-        case "begin":
-            return "the next example", ""
-        case "alive":
-            return f"still responds, after {after}", ""
-        case "dead":
-            return f"no longer responds within {after}", ""
-        case "unsent":
-            return "could not be sent", str(facts.get("reason", ""))
-        case "stderr":
-            return "standard error", str(facts.get("text", "")) or (event.text or b"").decode(
-                "utf-8", "backslashreplace"
-            )
-    rest = {name: value for name, value in facts.items() if name not in ("what", "masked")}
-    return str(facts.get("what")), _json(rest) if rest else ""
+    facts["after"] = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
+    facts["text"] = facts.get("text") or (event.text or b"").decode("utf-8", "backslashreplace")
+    what = str(facts.get("what"))
+    if what in _MARKS:
+        label, detail = _MARKS[what]
+        return label.format_map(facts), detail.format_map(facts)
+    rest = {name: value for name, value in event.facts.items() if name not in ("what", "masked")}
+    return what, _json(rest) if rest else ""
 
 
-# What every request of a client has says nothing.
+# These headers are in every request of a client, so they say nothing.
 _DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
 
 
@@ -368,7 +368,7 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def _id(value: Any) -> str:
-    # As JSON, so that 1 and "1" can be told apart, whose confusion some rules are about.
+    # The id is shown as JSON, so that 1 and "1" differ: some rules are about confusing them.
     return shorten(_json(value), 24)
 
 

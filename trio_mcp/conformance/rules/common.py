@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, is_notification, is_request
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.transcript.events import Event, Sender
@@ -14,7 +14,7 @@ from trio_mcp.eras.capabilities import declares
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__ = [
     "LEGACY",
@@ -35,11 +35,9 @@ __all__ = [
     "notifications",
     "pages",
     "schema_problem",
-    "since",
     "subscribed",
     "subscription_of",
     "survived",
-    "until",
 ]
 
 LEGACY: Final = LEGACY_REVISIONS
@@ -51,16 +49,6 @@ SAFE_INTEGER: Final = 2**53 - 1
 LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
 DEEPEST: Final = 50
-
-
-def since(revision: str) -> tuple[str, ...]:
-    """Return the revisions from this one on."""
-    return REVISIONS[REVISIONS.index(revision) :]
-
-
-def until(revision: str) -> tuple[str, ...]:
-    """Return the revisions up to this one."""
-    return REVISIONS[: REVISIONS.index(revision) + 1]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -108,12 +96,12 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def is_proper(connection: Connection, asked: Asked) -> bool:
+def is_proper(connection: Connection, asked: RecordedRequest) -> bool:
     """Return whether a request keeps every rule for clients, so that the server has no reason to refuse its form."""
     return connection.kept("proper", asked.event, lambda: _is_proper(connection, asked))
 
 
-def _is_proper(connection: Connection, asked: Asked) -> bool:
+def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
     # An id that is used twice breaks a rule for clients, and the server's answer to either may be about that.
     if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1:
         return False
@@ -144,7 +132,7 @@ _WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/compl
 _AN_HOUR: Final = 3600.0
 
 
-def lost(asked: Asked) -> Event | None:
+def lost(asked: RecordedRequest) -> Event | None:
     """Return the mark that shows that a response will never come, if there is one.
 
     For what the application does, it is not enough that it takes long: the same must have been answered another time,
@@ -197,22 +185,30 @@ def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
             return
 
 
-def answer_of(asked: Asked) -> Event | None:
+def answer_of(asked: RecordedRequest) -> Event | None:
     """Return the first response to a request, if there is one."""
     return asked.answers[0] if asked.answers else None
 
 
-def code_of(asked: Asked) -> int | None:
+def code_of(asked: RecordedRequest) -> int | None:
     """Return the code of the error that a request was answered with, if it was."""
     code = asked.error.get("code") if asked.error is not None else None
     return code if isinstance(code, int) else None
 
 
-def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, Asked, Event]]:
-    """Yield the proper requests of these methods, or all, that were answered; with their connections and answers."""
+def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, RecordedRequest, Event]]:
+    """Yield the proper requests of these methods, or all, that were answered; with their connections and answers.
+
+    An error after the request was cancelled may be about the cancellation, so it tells nothing about the method.
+    """
     for connection, asked in history.requests(*methods):
-        if asked.answers and is_proper(connection, asked):
+        if asked.answers and not is_refused_late(asked) and is_proper(connection, asked):
             yield connection, asked, asked.answers[0]
+
+
+def is_refused_late(asked: RecordedRequest) -> bool:
+    """Return whether a request was answered with an error after it had been cancelled."""
+    return asked.cancelled is not None and asked.error is not None
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
@@ -247,7 +243,7 @@ def has_read(connection: Connection, event: Event) -> int | None:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def pages(connection: Connection, method: str) -> Iterator[list[Asked]]:
+def pages(connection: Connection, method: str) -> Iterator[list[RecordedRequest]]:
     """Yield the readings of a list from its beginning: the pages of each, in order, as far as they were read."""
     asked = [each for each in connection.requests if each.method == method and each.result is not None]
     for first in asked:
@@ -272,7 +268,7 @@ def is_unknown(connection: Connection, method: str, name: Any) -> bool:
     return whole and name not in connection.listed[method]
 
 
-def named(asked: Iterable[Asked], field: str, key: str) -> list[str]:
+def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
     """Return the names of the items that pages hold, in order."""
     names = []
     for page in asked:
@@ -332,7 +328,7 @@ def subscription_of(message: Any) -> Any:
     return entries.get(meta.SUBSCRIPTION_ID) if isinstance(entries, dict) else None
 
 
-def subscribed(connection: Connection, listen: Asked) -> list[Event]:
+def subscribed(connection: Connection, listen: RecordedRequest) -> list[Event]:
     """Return the notifications that carry a subscription's id, in order."""
     found = []
     for event in notifications(connection, "server"):

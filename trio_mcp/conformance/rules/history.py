@@ -16,7 +16,16 @@ from trio_mcp.types.versions import LATEST_LEGACY, MODERN_REVISIONS, REVISIONS
 if TYPE_CHECKING:
     from trio_mcp.schema.validator import SchemaValidator
 
-__all__ = ["Asked", "Connection", "Exchange", "History", "id_key", "is_notification", "is_request", "is_response"]
+__all__ = [
+    "Connection",
+    "Exchange",
+    "History",
+    "RecordedRequest",
+    "id_key",
+    "is_notification",
+    "is_request",
+    "is_response",
+]
 
 T = TypeVar("T")
 
@@ -46,7 +55,7 @@ def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
 
 
 @attrs.define(eq=False)
-class Asked:
+class RecordedRequest:
     """A request, and what belongs to it.
 
     Attributes:
@@ -160,12 +169,12 @@ class Connection:
 
     number: int
     events: list[Event] = attrs.Factory(list)
-    requests: list[Asked] = attrs.Factory(list)
-    questions: list[Asked] = attrs.Factory(list)
+    requests: list[RecordedRequest] = attrs.Factory(list)
+    questions: list[RecordedRequest] = attrs.Factory(list)
     exchanges: dict[int, Exchange] = attrs.Factory(dict)
     close: Event | None = None
-    _open: dict[tuple[Sender, Any], Asked] = attrs.Factory(dict)
-    _tokens: dict[tuple[Sender, Any], Asked] = attrs.Factory(dict)
+    _open: dict[tuple[Sender, Any], RecordedRequest] = attrs.Factory(dict)
+    _tokens: dict[tuple[Sender, Any], RecordedRequest] = attrs.Factory(dict)
     # Identities are looked up here, so the messages of batches, which are events of their own, are kept alive.
     _places: dict[int, int] = attrs.Factory(dict)
     _parts: dict[int, list[Event]] = attrs.Factory(dict)
@@ -179,7 +188,7 @@ class Connection:
         return next((str(e.facts.get("transport", "")) for e in self.events if e.kind == "open"), "")
 
     @cached_property
-    def hello(self) -> Asked | None:
+    def hello(self) -> RecordedRequest | None:
         """The first ``initialize`` that got a result, if any."""
         return next((asked for asked in self.requests if asked.method == "initialize" and asked.result), None)
 
@@ -338,7 +347,7 @@ class Connection:
                     if asked is not None and modern:
                         self._give_up(asked, event)
 
-    def _give_up(self, asked: Asked, event: Event) -> None:
+    def _give_up(self, asked: RecordedRequest, event: Event) -> None:
         # What was not answered in time is given up for that reason, which excuses nothing.
         if asked.cancelled is None and not asked.answers and asked.overdue is None:
             asked.cancelled = event
@@ -351,7 +360,7 @@ class Connection:
         if event.sender == "client" and (token := _token(message)) is not None:
             self._givers.setdefault(id_key(token), []).append(event)
         if is_request(message):
-            asked = Asked(event)
+            asked = RecordedRequest(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
             # Never removed when it is answered: a second response, or a late cancellation, must still find its request.
             self._open[event.sender, id_key(asked.id)] = asked
@@ -426,7 +435,7 @@ class History:
         """Return whether a verdict on this event counts, or belongs to the prologue."""
         return id(event) not in self._prologue
 
-    def requests(self, *methods: str) -> Iterator[tuple[Connection, Asked]]:
+    def requests(self, *methods: str) -> Iterator[tuple[Connection, RecordedRequest]]:
         """Yield the client's requests of these methods, or all, with their connections."""
         for connection in self:
             for asked in connection.requests:

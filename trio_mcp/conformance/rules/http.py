@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from trio_mcp._addresses import is_loopback
 from trio_mcp.conformance.rules.common import lost
 from trio_mcp.conformance.rules.history import (
-    Asked,
     Connection,
     Exchange,
     History,
+    RecordedRequest,
     is_notification,
     is_request,
     is_response,
@@ -94,7 +94,7 @@ def _is_whole(exchange: Exchange) -> bool:
     return exchange.end is not None and not exchange.end.facts.get("cut")
 
 
-def _is_given_up(asked: Asked) -> bool:
+def _is_given_up(asked: RecordedRequest) -> bool:
     """Return whether the client no longer waits for a response; what is overdue is cancelled by the kit."""
     # An answer that came all the same shows that the cancellation was too late, and is judged like any other.
     return not asked.answers and (asked.cancelled is not None or asked.overdue is not None)

@@ -26,9 +26,6 @@ from trio_mcp.types.error_codes import (
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
-VERSION = "basic/transports/streamable-http#protocol-version-header"
-
-
 # What Value Encoding lets a header contain. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 # Value Encoding wants decimal digits, and Server Validation has 42.0 as an example; an exponent is in neither.

@@ -18,7 +18,7 @@ from trio_mcp.conformance.rules.common import (
     notifications,
     survived,
 )
-from trio_mcp.conformance.rules.history import LISTS, Asked, Connection, History, is_response
+from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest, is_response
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.types import error_codes, meta
@@ -33,7 +33,7 @@ LISTING: Final = ("list-all", "list-undeclared")
 # --- the handshake ----------------------------------------------------------------------------------------------------
 
 
-def _hellos(history: History) -> Iterator[tuple[Connection, Asked, str]]:
+def _hellos(history: History) -> Iterator[tuple[Connection, RecordedRequest, str]]:
     """Yield the first handshake of each connection, with the version that the client asked for."""
     for connection in history:
         # The text knows one handshake, the first interaction (Initialization); what a second one gets is up to the
@@ -44,7 +44,7 @@ def _hellos(history: History) -> Iterator[tuple[Connection, Asked, str]]:
             yield connection, first, wanted
 
 
-def _agreed(asked: Asked) -> str | None:
+def _agreed(asked: RecordedRequest) -> str | None:
     version = (asked.result or {}).get("protocolVersion")
     return version if isinstance(version, str) else None
 
@@ -258,12 +258,12 @@ def discover_answered(history: History) -> Iterator[Verdict]:
             yield judged(asked.error is None, answer, f"server/discover was answered with the error {code_of(asked)}")
 
 
-def _own_http_fault(connection: Connection, asked: Asked) -> bool:
+def _own_http_fault(connection: Connection, asked: RecordedRequest) -> bool:
     """Return whether the headers, too, may be why a request was refused: they are read before the message."""
     return not is_ordered(connection) and code_of(asked) == error_codes.HEADER_MISMATCH
 
 
-def _declared(asked: Asked) -> tuple[Any, Any]:
+def _declared(asked: RecordedRequest) -> tuple[Any, Any]:
     return asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
 
 
@@ -294,7 +294,7 @@ def _looks_like_a_version(version: str) -> bool:
     return [len(part) for part in parts] == [4, 2, 2] and all(part.isdigit() for part in parts)
 
 
-def _version_problem(asked: Asked, version: str) -> str | None:
+def _version_problem(asked: RecordedRequest, version: str) -> str | None:
     code = code_of(asked)
     if code != error_codes.UNSUPPORTED_PROTOCOL_VERSION:
         shown = "a result" if asked.error is None else f"the error {code}"
@@ -425,7 +425,7 @@ def list_same_on_each_connection(history: History) -> Iterator[Verdict]:
                 yield judged(not apart, event, f"{method} gives one list on connection {a}, and another on {b}")
 
 
-def _names(asked: Asked, field: str, key: str) -> frozenset[str]:
+def _names(asked: RecordedRequest, field: str, key: str) -> frozenset[str]:
     items = (asked.result or {}).get(field)
     return frozenset(
         item[key] for item in (items if isinstance(items, list) else ()) if isinstance(item, dict) and key in item

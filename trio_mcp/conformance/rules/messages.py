@@ -22,9 +22,9 @@ from trio_mcp.conformance.rules.common import (
     messages_of,
 )
 from trio_mcp.conformance.rules.history import (
-    Asked,
     Connection,
     History,
+    RecordedRequest,
     is_notification,
     is_request,
     is_response,
@@ -182,7 +182,7 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 yield broken(end, f"the server ended without answering {asked.method} (id {asked.id!r})")
 
 
-def _refused_by_http(connection: Connection, asked: Asked) -> bool:
+def _refused_by_http(connection: Connection, asked: RecordedRequest) -> bool:
     """Return whether a status refused a request: then a body is optional."""
     exchange = connection.exchanges.get(asked.event.exchange or 0)
     return exchange is not None and (exchange.status or 0) >= 400
@@ -258,7 +258,7 @@ def _may_be_meant(request_id: Any, texts: Sequence[bytes], *, unsafe: bool) -> b
     return any(b"\\" in text or any(form in text for form in forms) for text in texts)
 
 
-def _first(connection: Connection, request_id: Any) -> Asked | None:
+def _first(connection: Connection, request_id: Any) -> RecordedRequest | None:
     return next((a for a in connection.requests if type(a.id) is type(request_id) and a.id == request_id), None)
 
 
@@ -319,7 +319,7 @@ NO_SUCH = "no-such/"
 _OF_CLIENTS: Final = ("sampling/createMessage", "roots/list", "elicitation/create")
 
 
-def _unknown(history: History) -> Iterator[tuple[Asked, Event]]:
+def _unknown(history: History) -> Iterator[tuple[RecordedRequest, Event]]:
     for _, asked, answer in asked_about(history):
         if asked.method.startswith(NO_SUCH) or asked.method in _OF_CLIENTS:
             yield asked, answer
@@ -515,7 +515,7 @@ def result_valid(history: History) -> Iterator[Verdict]:
             yield Verdict(answer, _result_problem(connection, asked, result))
 
 
-def _result_problem(connection: Connection, asked: Asked, result: Any) -> str | None:
+def _result_problem(connection: Connection, asked: RecordedRequest, result: Any) -> str | None:
     revision = connection.revision
     spec = method_spec(revision, asked.method)
     if not isinstance(result, dict) or spec is None or not spec.results:

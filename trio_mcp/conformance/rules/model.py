@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -15,7 +13,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 if TYPE_CHECKING:
     from trio_mcp.conformance.rules.history import History
 
-__all__ = ["SKIP", "Judge", "Level", "Rule", "Skip", "Verdict", "Who", "broken", "held", "judged", "rule", "unless"]
+__all__ = ["Judge", "Level", "Rule", "Verdict", "Who", "broken", "held", "judged", "rule"]
 
 Level: TypeAlias = Literal["MUST", "SHOULD"]
 Who: TypeAlias = Literal["server", "client", "transport"]
@@ -90,70 +88,27 @@ class Rule:
         return f"{SPECIFICATION}/{revision}/{section}"
 
 
-class Skip(enum.Enum):
-    """The type of `SKIP`."""
-
-    SKIP = enum.auto()
-
-
-SKIP: Final = Skip.SKIP
-"""The result of a rule's body for what gives the rule no occasion, or doesn't decide it."""
-
-Each: TypeAlias = Callable[["History"], Iterable[tuple[Any, ...]]]
-
-
-def unless(kept: bool, problem: str) -> str | None:
-    """Return the problem, or None if the rule was kept."""
-    return None if kept else problem
-
-
 def rule(
     level: Level,
     who: Who,
     section: str,
     sentence: str,
     *,
-    each: Each | None = None,
     older: str = "",
     revisions: Sequence[str] = REVISIONS,
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
-) -> Callable[[Callable[..., Any]], Rule]:
-    """Turn a function into the rule of its name.
-
-    Without ``each`` the function takes a history and yields a verdict for each occasion. With it, the function judges
-    one occasion: it returns the problem, None if the rule was kept, or `SKIP`.
-
-    Args:
-        level: MUST (NOT) or SHOULD (NOT).
-        who: Who is checked.
-        section: The file and anchor in the newest revision that has it.
-        sentence: What it asks, in a sentence.
-        each: Yields the occasions in a history: the event that a verdict is about, then the arguments of the function.
-        older: The file and anchor in the revisions of the legacy era, where that differs.
-        revisions: The revisions that have it.
-        moves: The names of the moves that give it occasions.
-        transports: The transports that it is about; empty for all.
-    """
-
-    def build(body: Callable[..., Any]) -> Rule:
-        return Rule(
-            body.__name__.replace("_", "-"),
-            level,
-            sentence,
-            section,
-            older,
-            tuple(revisions),
-            who,
-            tuple(moves),
-            body if each is None else partial(_judge_each, each, body),
-            tuple(transports),
-        )
-
-    return build
-
-
-def _judge_each(each: Each, body: Callable[..., str | Skip | None], history: History) -> Iterator[Verdict]:
-    for event, *arguments in each(history):
-        if not isinstance(problem := body(*arguments), Skip):
-            yield Verdict(event, problem)
+) -> Callable[[Judge], Rule]:
+    """Turn a function into the rule of its name."""
+    return lambda judge: Rule(
+        judge.__name__.replace("_", "-"),
+        level,
+        sentence,
+        section,
+        older,
+        tuple(revisions),
+        who,
+        tuple(moves),
+        judge,
+        tuple(transports),
+    )

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from trio_mcp.conformance.rules.common import MODERN, answer_of, code_of, declares, lost
-from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -29,7 +29,7 @@ ROUNDS: Final = ("continue-rounds",)
 
 
 @attrs.frozen
-class Question:
+class ServerQuestion:
     """What a server asks: a request, or an entry of an input round.
 
     Attributes:
@@ -62,7 +62,7 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _rounds(history: History) -> Iterator[tuple[Connection, Asked, Event, dict[str, Any]]]:
+def _rounds(history: History) -> Iterator[tuple[Connection, RecordedRequest, Event, dict[str, Any]]]:
     """Yield each request that was answered with a round of input, the answer's event and its result."""
     for connection in history:
         # In the legacy era a result may have any members besides its own, so `resultType` there means nothing.
@@ -72,13 +72,13 @@ def _rounds(history: History) -> Iterator[tuple[Connection, Asked, Event, dict[s
                 yield connection, asked, answer, asked.result
 
 
-def _questions(history: History, *methods: str) -> Iterator[Question]:
+def _questions(history: History, *methods: str) -> Iterator[ServerQuestion]:
     """Yield the questions of these methods, or all."""
     for connection in history:
         for asked in connection.questions:
             if asked.method in (methods or NEEDED):
                 declared, revision = connection.client_capabilities, connection.revision
-                yield Question(asked.event, asked.method, asked.params, declared, revision)
+                yield ServerQuestion(asked.event, asked.method, asked.params, declared, revision)
     for connection, asked, answer, result in _rounds(history):
         for each in _object(result.get("inputRequests")).values():
             method = str(_object(each).get("method"))
@@ -86,7 +86,9 @@ def _questions(history: History, *methods: str) -> Iterator[Question]:
                 # Each request of the modern era declares for itself, and a server must not go by an earlier one
                 # (Statelessness).
                 declared = _object(asked.meta.get(meta.CLIENT_CAPABILITIES))
-                yield Question(answer, method, _object(_object(each).get("params")), declared, connection.revision)
+                yield ServerQuestion(
+                    answer, method, _object(_object(each).get("params")), declared, connection.revision
+                )
 
 
 # --- what may be asked ------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ def elicitation_complete_known(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"this client was given no elicitation {named!r:.80}")
 
 
-def _required(asked: Asked) -> list[Any]:
+def _required(asked: RecordedRequest) -> list[Any]:
     found = _object((asked.error or {}).get("data")).get("elicitations")
     return found if code_of(asked) == URL_REQUIRED and isinstance(found, list) else []
 
@@ -310,7 +312,7 @@ def input_required_where_allowed(history: History) -> Iterator[Verdict]:
         yield judged(asked.method in ASKING, answer, f"{asked.method} is answered with a request for input")
 
 
-def _retries(history: History) -> Iterator[tuple[Connection, Asked, dict[str, Any]]]:
+def _retries(history: History) -> Iterator[tuple[Connection, RecordedRequest, dict[str, Any]]]:
     """Yield each request with answers or a state, and the newest result before that asked for input for the same."""
     for connection in history:
         asking: list[tuple[str, Any, dict[str, Any]]] = []
@@ -358,7 +360,7 @@ def unfulfilled_input_survived(history: History) -> Iterator[Verdict]:
             yield judged(dead is None, dead or answer, "it is not answered any more after a round that was given up")
 
 
-def _subject(asked: Asked) -> Any:
+def _subject(asked: RecordedRequest) -> Any:
     return asked.params.get("name", asked.params.get("uri"))
 
 

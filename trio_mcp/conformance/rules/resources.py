@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.common import asked_about, code_of, declares, is_unknown
-from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -81,7 +81,7 @@ def resource_uri_valid(history: History) -> Iterator[Verdict]:
                 yield judged(_URI.fullmatch(uri) is not None, asked.answers[0], f"{uri!r:.100} is not a URI")
 
 
-def _missing(history: History) -> Iterator[tuple[Asked, Event]]:
+def _missing(history: History) -> Iterator[tuple[RecordedRequest, Event]]:
     """Yield the answered requests for resources that surely don't exist."""
     for connection, asked, answer in asked_about(history, "resources/read"):
         uri = asked.params.get("uri")
@@ -113,7 +113,7 @@ def _may_match(connection: Connection, uri: str) -> bool:
     return False
 
 
-def _not_found(asked: Asked, answer: Event, wanted: int) -> Verdict:
+def _not_found(asked: RecordedRequest, answer: Event, wanted: int) -> Verdict:
     code = code_of(asked)
     uri = asked.params.get("uri")
     if asked.result is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
 
-from trio_mcp.conformance.rules.model import Level, Rule, Who, rule
+from trio_mcp.conformance.rules.model import Judge, Level, Rule, Who, rule
 from trio_mcp.conformance.statements.model import REVISIONS as LISTED
 from trio_mcp.conformance.statements.model import Statement, statements
 from trio_mcp.types.versions import REVISIONS
@@ -32,7 +31,6 @@ def own_statements() -> dict[str, Statement]:
 
 def stated_rule(
     *,
-    each: Callable[..., Iterable[tuple[Any, ...]]] | None = None,
     level: Level | None = None,
     who: Who | None = None,
     section: str | None = None,
@@ -42,11 +40,10 @@ def stated_rule(
     revisions: Sequence[str] = (),
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
-) -> Callable[[Callable[..., Any]], Rule]:
+) -> Callable[[Judge], Rule]:
     """Turn a function into the rule that its name stands for among the statements.
 
     Args:
-        each: As for `rule`.
         level: Where it is not that of the statement.
         who: The side, where the statement binds both and the rule is not about the server.
         section: The file and anchor, where they are not those of the statement's first place.
@@ -61,7 +58,7 @@ def stated_rule(
         KeyError: If no statement names the rule.
     """
 
-    def build(body: Callable[..., Any]) -> Rule:
+    def build(body: Judge) -> Rule:
         stated = own_statements()[body.__name__.replace("_", "-")]
         sections: dict[str, str] = {}
         for place in stated.places:
@@ -75,7 +72,6 @@ def stated_rule(
             who or ("client" if stated.binds == "client" else "server"),
             newest if section is None else section,
             stated.text if sentence is None else sentence,
-            each=each,
             older=(legacy if differs else "") if older is None else older,
             revisions=of_rule,
             moves=moves,

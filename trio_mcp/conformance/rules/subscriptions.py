@@ -20,7 +20,7 @@ from trio_mcp.conformance.rules.common import (
     subscribed,
     subscription_of,
 )
-from trio_mcp.conformance.rules.history import LISTS, Asked, Connection, History
+from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.conformance.rules.stated import stated_rule
 
@@ -38,13 +38,13 @@ _FLAGS: Final = {
 UPDATED: Final = "notifications/resources/updated"
 
 
-def _listens(history: History) -> Iterator[tuple[Connection, Asked]]:
+def _listens(history: History) -> Iterator[tuple[Connection, RecordedRequest]]:
     for connection, asked in history.requests("subscriptions/listen"):
         if connection.modern and is_proper(connection, asked):
             yield connection, asked
 
 
-def _filter(asked: Asked) -> dict[str, Any]:
+def _filter(asked: RecordedRequest) -> dict[str, Any]:
     found = asked.params.get("notifications")
     return found if isinstance(found, dict) else {}
 
@@ -169,7 +169,7 @@ def nothing_after_listen(history: History) -> Iterator[Verdict]:
             yield held(asked.answers[0])
 
 
-def _ended_by_server(connection: Connection, asked: Asked) -> bool:
+def _ended_by_server(connection: Connection, asked: RecordedRequest) -> bool:
     """Return whether the server ended the stream of a subscription over HTTP, properly, without a response."""
     exchange = connection.exchanges.get(asked.event.exchange) if asked.event.exchange is not None else None
     end = exchange.end if exchange is not None and exchange.is_stream else None
@@ -248,7 +248,7 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
                     yield judged(told, other[-1].answers[0], f"{method} changed ({changed}), but was not announced")
 
 
-def _is_listening(connection: Connection, one: Asked, other: Asked, flag: str) -> bool:
+def _is_listening(connection: Connection, one: RecordedRequest, other: RecordedRequest, flag: str) -> bool:
     """Return whether the client is told of changes all the time between two requests."""
     if not connection.modern:
         return is_ordered(connection)  # over HTTP a server need not have a stream for it

@@ -21,7 +21,7 @@ from trio_mcp.conformance.rules.common import (
     notifications,
     pages,
 )
-from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -63,7 +63,7 @@ class _Task:
     """
 
     id: str
-    asked: Asked
+    asked: RecordedRequest
     made: Event
     first: dict[str, Any]
     ended: tuple[Event, str] | None = None
@@ -109,7 +109,7 @@ def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
             yield event, params
 
 
-def _about(history: History, *methods: str) -> Iterator[tuple[Connection, Asked, Event, _Task]]:
+def _about(history: History, *methods: str) -> Iterator[tuple[Connection, RecordedRequest, Event, _Task]]:
     """Yield the requests about tasks that the server made, of these methods, that were answered."""
     # Found once for each connection: to do it for each request would cost a pass over all requests each time.
     known: dict[int, dict[str, _Task]] = {}
@@ -123,12 +123,12 @@ def _about(history: History, *methods: str) -> Iterator[tuple[Connection, Asked,
             yield connection, asked, answer, task
 
 
-def _after(connection: Connection, asked: Asked, event: Event) -> bool:
+def _after(connection: Connection, asked: RecordedRequest, event: Event) -> bool:
     """Return whether a request was sent after an event had come."""
     return connection.position(asked.event) > connection.position(event)
 
 
-def _support(connection: Connection, asked: Asked) -> str | None:
+def _support(connection: Connection, asked: RecordedRequest) -> str | None:
     """Return how the tool of a call may be called, as it was listed; None if it was not listed."""
     tool = connection.tools.get(asked.params.get("name", ""))
     if tool is None:
@@ -273,13 +273,13 @@ def _refused(history: History, support: str, *, as_task: bool) -> Iterator[Verdi
             yield judged(code_of(asked) == error_codes.METHOD_NOT_FOUND, answer, problem)
 
 
-def _shown(asked: Asked) -> str:
+def _shown(asked: RecordedRequest) -> str:
     return f"the error {code_of(asked)}" if asked.error is not None else "a result"
 
 
 @stated_rule(since="2025-11-25", moves=["task-metadata"])
 def task_metadata_ignored(history: History) -> Iterator[Verdict]:
-    plain: dict[tuple[int, str], Asked] = {}
+    plain: dict[tuple[int, str], RecordedRequest] = {}
     for connection, asked, answer in asked_about(history, "tools/call"):
         if connection.revision not in ONLY or declares(connection.server_capabilities, CALLS):
             continue
@@ -299,7 +299,7 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
 _REFUSALS: Final = (error_codes.INVALID_REQUEST, error_codes.METHOD_NOT_FOUND, error_codes.INVALID_PARAMS)
 
 
-def _refuses_task(asked: Asked) -> bool:
+def _refuses_task(asked: RecordedRequest) -> bool:
     # There is no code for a refusal that the text forbids; what peers choose is one of these, or a message that says
     # task.
     return asked.error is not None and (

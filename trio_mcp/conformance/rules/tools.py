@@ -16,7 +16,7 @@ from trio_mcp.conformance.rules.common import (
     pages,
     schema_problem,
 )
-from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -190,7 +190,7 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _called(history: History) -> Iterator[tuple[Asked, Event, dict[str, Any]]]:
+def _called(history: History) -> Iterator[tuple[RecordedRequest, Event, dict[str, Any]]]:
     """Yield the answered calls of tools that are listed, where all lists agree on their definition."""
     definitions: dict[str, list[dict[str, Any]]] = {}
     for _, _, tool in _listed(history):

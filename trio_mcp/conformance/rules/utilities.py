@@ -16,6 +16,7 @@ from trio_mcp.conformance.rules.common import (
     is_ordered,
     is_plain,
     is_proper,
+    is_refused_late,
     is_unknown,
     named,
     notifications,
@@ -24,7 +25,7 @@ from trio_mcp.conformance.rules.common import (
     subscription_of,
     survived,
 )
-from trio_mcp.conformance.rules.history import LISTS, Asked, Connection, History
+from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -45,7 +46,7 @@ CANCELLED: Final = "notifications/cancelled"
 # --- cancellation -----------------------------------------------------------------------------------------------------
 
 
-def _after_cancellation(connection: Connection) -> Iterator[tuple[Asked, int, list[Event]]]:
+def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, int, list[Event]]]:
     """Yield what was cancelled, from where on the server knew, and what it sent about it after that."""
     for asked in connection.requests:
         # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
@@ -58,7 +59,7 @@ def _after_cancellation(connection: Connection) -> Iterator[tuple[Asked, int, li
             yield asked, known, [event for event in about if connection.position(event) > known]
 
 
-def _of_subscription(connection: Connection, asked: Asked) -> list[Event]:
+def _of_subscription(connection: Connection, asked: RecordedRequest) -> list[Event]:
     return subscribed(connection, asked) if asked.method == "subscriptions/listen" else []
 
 
@@ -87,7 +88,7 @@ def cancelled_unanswered(history: History) -> Iterator[Verdict]:
                 yield broken(asked.answers[0], f"the cancellation of {asked.method} (id {asked.id!r}) was answered")
 
 
-def _what(asked: Asked) -> tuple[str, str]:
+def _what(asked: RecordedRequest) -> tuple[str, str]:
     return asked.method, repr((asked.params.get("name"), asked.params.get("arguments")))
 
 
@@ -127,7 +128,7 @@ def cancel_races_survived(history: History) -> Iterator[Verdict]:
                 yield from survived(connection, event)
 
 
-def _cancelled(connection: Connection, event: Event) -> Asked | None:
+def _cancelled(connection: Connection, event: Event) -> RecordedRequest | None:
     """Return the request that a cancellation of the client names, if it was sent before."""
     params = event.message.get("params")
     named_id = params.get("requestId") if isinstance(params, dict) else None
@@ -323,7 +324,8 @@ def ping_answered(history: History) -> Iterator[Verdict]:
             continue
         answer = asked.answers[0]
         if "error" in answer.message:
-            yield broken(answer, "the ping was answered with an error")
+            if not is_refused_late(asked):
+                yield broken(answer, "the ping was answered with an error")
             continue
         more = sorted(set(asked.result or {}) - {"_meta"})
         seconds = answer.time - asked.event.time
@@ -515,7 +517,7 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
                     seen |= names
 
 
-def _was_disturbed(connection: Connection, chain: list[Asked]) -> bool:
+def _was_disturbed(connection: Connection, chain: list[RecordedRequest]) -> bool:
     """Return whether a call came between the pages of a list, which may have changed the list."""
     first, last = connection.position(chain[0].event), connection.position(chain[-1].answers[0])
     return any(

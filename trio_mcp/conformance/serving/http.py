@@ -15,6 +15,8 @@ from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.serving.server import ICON, MOVED, ScriptedServer, Send, elsewhere
 from trio_mcp.conformance.transcript.events import Kind, Sender
 from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream
+from trio_mcp.conformance.wires.notes import TooMuch
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.guard import HostGuard
 from trio_mcp.http.sse import encode_event, encode_priming_event
@@ -22,8 +24,6 @@ from trio_mcp.http.sse import encode_event, encode_priming_event
 __all__ = ["PATH", "HttpServing"]
 
 PATH: Final = "/mcp"
-MAX_BODY: Final = 16 * 1024 * 1024
-"""Bytes; chosen: more than any client sends to a server with tools as small as these."""
 RETRY: Final = 0.01
 """Seconds after which a client is asked to resume a stream that was cut (chosen: no example should wait for it)."""
 QUIET_TURNS: Final = ("plain", "error", "extra", "gone")
@@ -45,30 +45,6 @@ class _Session:
     id: str
     server: ScriptedServer
     owed: dict[str, list[Any]] = attrs.Factory(dict)
-
-
-@attrs.define(eq=False)
-class _Wire:
-    """A TCP connection, as far as h11 has read it."""
-
-    stream: trio.abc.Stream
-    h11: h11.Connection = attrs.Factory(lambda: h11.Connection(h11.SERVER))
-
-    async def next_event(self) -> Any:
-        while (event := self.h11.next_event()) is h11.NEED_DATA:
-            # Empty bytes tell h11 of the end: between two requests that is an event, within one an error.
-            self.h11.receive_data(bytes(await self.stream.receive_some()))
-        return event
-
-    async def send(self, *events: Any) -> None:
-        data = b"".join(self.h11.send(event) or b"" for event in events)
-        await self.stream.send_all(data)
-
-    async def until_left(self) -> None:
-        """Wait until the client closes the connection."""
-        # What the client sends ahead is kept for h11, not dropped: it may be the next request on this connection.
-        while data := await self.stream.receive_some():
-            self.h11.receive_data(bytes(data))
 
 
 class HttpServing:
@@ -93,44 +69,31 @@ class HttpServing:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Serve a TCP connection until it ends."""
-        wire = _Wire(stream)
+        wire = H11Stream(stream)
         async with stream:
             try:
-                while True:
-                    request = await wire.next_event()
-                    # The client has closed the connection between two requests, as it may at any time (RFC 9112,
-                    # section 9.5).
-                    if not isinstance(request, h11.Request):
+                while (request := await wire.next_request()) is not None:
+                    await self._respond(wire, *request)
+                    if not wire.next_cycle():
                         return
-                    body = bytearray()
-                    while isinstance(part := await wire.next_event(), h11.Data):
-                        body += part.data
-                        if len(body) > MAX_BODY:
-                            return
-                    await self._respond(wire, request, bytes(body))
-                    # One side wants the connection closed, by a header or by its version of HTTP: no further request
-                    # may come on it (RFC 9112, section 9.3).
-                    if wire.h11.our_state is not h11.DONE or wire.h11.their_state is not h11.DONE:
-                        return
-                    wire.h11.start_next_cycle()
-            # The client has left, or does not speak HTTP, in which case its bytes are noted below.
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+            # The client has left, or has sent far too much.
+            except (*GONE, TooMuch):
                 return
             except h11.RemoteProtocolError as exc:
                 self._tape.note("text", "client", text=str(exc).encode(), what="not HTTP")
 
     # --- one exchange -------------------------------------------------------------------------------------------------
 
-    async def _respond(self, wire: _Wire, request: h11.Request, body: bytes) -> None:
+    async def _respond(self, wire: H11Stream, request: h11.Request, body: bytes) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
         if self._guard is not None and self._guard.check(Headers(request.headers)) is not None:
-            # Not noted: what a web page asks would be judged as what the client does.
+            # The request is not noted: it comes from a web page, and would be judged as the client's.
             await wire.send(h11.Response(status_code=403, headers=[("content-length", "0")]), h11.EndOfMessage())
             return
         # The rest of the URL is the client's own: a query does not make it another endpoint.
         if path.partition("?")[0] != PATH:
-            # What is fetched besides, such as an icon, does not belong to MCP.
+            # Other requests, such as those for an icon, do not belong to MCP.
             secret = sorted({"authorization", "cookie", "mcp-session-id"} & set(headers))
             self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path, secret=secret)
             # A client that follows this goes to another origin, which it must not do for an icon (basic#icons).
@@ -141,7 +104,8 @@ class HttpServing:
         self._exchanges += 1
         exchange = self._exchanges
         message, is_json = _parsed(body)
-        # Before the request is noted: a session that it opens comes first on the tape, with its number.
+        # The session comes before the note of the request: if the request opens it, it comes first on the tape, with
+        # its number.
         session = self._session_of(headers, message)
         number = session.number if session is not None else self._newest
         self._tape.note(
@@ -159,14 +123,13 @@ class HttpServing:
             self._tape.note("text", "client", connection=number, exchange=exchange, text=body)
         place = _Place(self._tape, wire, number, exchange)
         if session is None:
-            # Without an id it belongs to no session; with an unknown one, to a session that has ended.
+            # A request without an id belongs to no session; one with an unknown id belongs to a session that has ended.
             await place.plain(404 if "mcp-session-id" in headers else 400)
         elif method == "POST":
             await self._post(place, session, message, is_json)
         elif method == "GET" and not self._script.modern:
             await self._get(place, session, headers)
-        # Without an id there is no session that could be ended. A client must live with 405 then (2025-11-25, Session
-        # Management).
+        # A session without an id can't be ended. A client must live with 405 then (2025-11-25, Session Management).
         elif method == "DELETE" and session.id:
             del self._sessions[session.id]
             await place.plain(200)
@@ -177,7 +140,7 @@ class HttpServing:
         """Return the session of a request; one that opens it makes it."""
         opens = is_request(message) and message["method"] == "initialize"
         if self._script.modern or not self._script.has_session:
-            # One client, and so one session, without an id; `initialize` begins it anew.
+            # There is one client, and so one session, without an id; `initialize` begins it again.
             if "" not in self._sessions or (opens and not self._script.modern):
                 self._sessions[""] = self._new("", headers)
             return self._sessions[""]
@@ -205,7 +168,8 @@ class HttpServing:
         if not is_json:
             await place.plain(400)
         elif not is_request(message):
-            # Before the response, so that its effect, a cancellation above all, has come when the client reads the 202.
+            # The message is taken before the response, so that its effect, a cancellation above all, has come when the
+            # client reads the 202.
             await session.server.take(message, place.refuse)
             await place.plain(202)
         # Where the server gives no session, none can be lost: the turn is then a plain one.
@@ -215,8 +179,7 @@ class HttpServing:
         elif turn == "cut" and not self._script.modern:
             await self._cut(place, session, message)
         elif message["method"] == "subscriptions/listen" or self._script.streams or turn not in QUIET_TURNS:
-            # With the response to `initialize` alone: that is where the text has an id assigned (2025-11-25, Session
-            # Management).
+            # Only the response to `initialize` assigns an id (2025-11-25, Session Management).
             given = session.id if message["method"] == "initialize" else ""
             await place.streamed(lambda send: session.server.take(message, send, turn), given)
         else:
@@ -225,7 +188,7 @@ class HttpServing:
             async def keep(answer: Any) -> None:
                 answers.append(answer)
 
-            # Kept until all is known: a response in JSON has a length, and a single message.
+            # The messages are kept until all are known: a response in JSON has a length, and a single message.
             await session.server.take(message, keep, turn)
             await place.json(answers, session.id if message["method"] == "initialize" else "")
 
@@ -248,9 +211,10 @@ class HttpServing:
         await place.end()
 
     async def _get(self, place: _Place, session: _Session, headers: Mapping[str, str]) -> None:
-        # Taken out, as a message must come on one stream only: a second GET with the same id finds nothing due.
+        # The messages are taken out, as each must come on one stream only: a second GET with the same id finds nothing
+        # due.
         owed = session.owed.pop(headers.get("last-event-id", ""), None)
-        # Only a stream of the server's own may be refused. One that was cut is resumed by the same method, always.
+        # Only a stream for the session may be refused. A stream that was cut is always resumed by the same method.
         if owed is None and not self._script.listens:
             await place.plain(405)
             return
@@ -270,7 +234,7 @@ class _Place:
     """Where the response to an HTTP request is written, and noted."""
 
     tape: Tape
-    wire: _Wire
+    wire: H11Stream
     number: int
     exchange: int
 
@@ -325,17 +289,14 @@ class _Place:
 
             async def watch() -> None:
                 nonlocal left
-                try:
-                    await self.wire.until_left()
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    pass
+                await self.wire.until_left()
                 left = True
                 nursery.cancel_scope.cancel("the client has left")
 
             nursery.start_soon(watch)
             try:
                 await produce(send)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+            except GONE:
                 left = True
             # The other task reads, and would wait for a client that has no reason to send or to leave.
             nursery.cancel_scope.cancel()
@@ -349,6 +310,6 @@ class _Place:
 def _parsed(body: bytes) -> tuple[Any, bool]:
     try:
         return json.loads(body), True
-    # Also for what is not UTF-8. What the client did wrong is for the rules to find, and here is answered with 400.
+    # A body that is not UTF-8 raises this, too. The rules find the client's mistakes; this server responds with 400.
     except ValueError:
         return None, False

@@ -1,4 +1,4 @@
-"""What a generated server is like: what it offers, and how it meets the requests of the client, in turn."""
+"""The script of a generated server: its lists, and how it meets the requests of the client, in turn."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ REMOTE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"$ref": f"{BASE}/schema.json"}},
 }
-# What a client over HTTP must not call, as its annotation breaks a rule.
+# A client over HTTP must not call this tool, as its annotation breaks a rule.
 UNCALLABLE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
@@ -182,7 +182,7 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
 def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
     """Generate servers of a revision."""
     legacy = revision in LEGACY_REVISIONS
-    # What only one era has is as likely as all that both have.
+    # Turns that only one era has are as likely as those that both have.
     own = sorted(LEGACY_TURNS if legacy else MODERN_TURNS)
     turns = st.sampled_from(sorted(EVERY_TURN)) | st.sampled_from(own)
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))

@@ -75,11 +75,11 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
 def undeclared(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
     """Return questions that a client with these capabilities must not be asked."""
     every: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
-    # What a revision does not have yet is not undeclared but unknown: other rules are about that.
+    # A capability that a revision does not have yet is not undeclared but unknown: other rules are about that.
     if revision < "2025-11-25":
         every = {"roots": {}, "sampling": {}, **({"elicitation": {}} if revision >= "2025-06-18" else {})}
-    # Taken out by their content: sampling without tools, for one, is asked in the same words whether tools are declared
-    # or not.
+    # They are taken out by their content: sampling without tools, for one, is asked in the same words whether tools are
+    # declared or not.
     allowed = questions(declared, revision, base)
     return [question for question in questions(every, revision, base) if question not in allowed]
 
@@ -144,7 +144,7 @@ class ScriptedServer:
         # A client whose opening fails has nothing more to do, so that no later turn would ever be met.
         if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
             return "plain"
-        # What retries a request is its second half, not a new one.
+        # A retry is the second half of a request, not a new one.
         if (message.get("params") or {}).get("requestState") in self._states:
             return "plain"
         turns = self.script.turns
@@ -184,7 +184,8 @@ class ScriptedServer:
             return
         response = self._response(request, params, turn)
         await send(response)
-        # Over the same stream: a client must not take the second one for the response to a later request.
+        # The second response comes over the same stream: a client must not mistake it for the response to a later
+        # request.
         if turn == "again":
             await send(response)
 
@@ -231,7 +232,7 @@ class ScriptedServer:
         if turn == "progress" and (token := fields.get(meta.PROGRESS_TOKEN)) is not None:
             for done in (1, 2):
                 await send(_notice("notifications/progress", progressToken=token, progress=done, total=2))
-        # In the modern era a request has to ask for log messages: unasked, they are the server's fault, not the
+        # A request of the modern era has to ask for log messages: without that, they are the server's fault, not the
         # client's.
         elif turn == "log" and "logging" in declared and (not self.script.modern or meta.LOG_LEVEL in fields):
             # The most severe level, so that it passes whatever level the client has set.
@@ -246,14 +247,15 @@ class ScriptedServer:
         """Ask the client, and wait for its reply; what it is, is for the rules to judge."""
         self._asked += 1
         request_id = f"question-{self._asked}"
-        # Before the question leaves: the reply may come while this task still sends.
+        # The question is kept before it leaves: the reply may come while this task still sends.
         replied = self._replies[id_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         # A model answers slowly, so this is where a client may report progress, if it has a token for it.
         if method == "sampling/createMessage":
             params = {**(params or {}), "_meta": {meta.PROGRESS_TOKEN: request_id}}
         await send({**message, "params": params} if params else message)
-        # Not waited for: the client should not reply any more, and one whose reply is on its way breaks no rule.
+        # Nothing waits for the reply: the client should not reply any more, and one whose reply is on its way breaks no
+        # rule.
         if withdrawn:
             await send(_notice("notifications/cancelled", requestId=request_id, reason="not needed any more"))
             return
@@ -366,12 +368,13 @@ class ScriptedServer:
         urls = (self._base + ICON, elsewhere(self._base) + FOREIGN)
         icons = {"icons": [{"src": url, "mimeType": "image/png"} for url in urls]}
         shown = [{**item, **icons} if self.script.revision >= "2025-11-25" else item for item in items]
-        # In the whole text, as the reference may stand at any depth of a schema.
+        # The whole text is searched, as the reference may be at any depth of a schema.
         found: list[Any] = json.loads(json.dumps(shown).replace(BASE, self._base))
         return found
 
     def _caching(self) -> dict[str, Any]:
-        # Never fresh: a client that keeps results would otherwise ask only once, and meet none of the later turns.
+        # The results are never fresh: a client that keeps results would otherwise ask only once, and meet none of the
+        # later turns.
         return {"ttlMs": 0, "cacheScope": "private"} if self.script.modern else {}
 
     @property

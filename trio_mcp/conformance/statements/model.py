@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, cast
 
 import attrs
 
-__all__ = ["AUTHORIZATION", "NOT_OBSERVABLE", "REVISIONS", "Binds", "Keyword", "Place", "Statement", "statements"]
+__all__ = ["AUTHORIZATION", "NOT_OBSERVABLE", "REVISIONS", "Binds", "Keyword", "Location", "Statement", "statements"]
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 """The revisions whose statements are listed."""
@@ -38,7 +38,7 @@ PLACE = re.compile(r"(?P<revisions>20[\d -]+) (?P<section>\S+) (?P<hash>[0-9a-f]
 
 
 @attrs.frozen
-class Place:
+class Location:
     """Where a statement is written, and the hash of the sentence there.
 
     Attributes:
@@ -77,7 +77,7 @@ class Statement:
     text: str
     keyword: Keyword
     binds: Binds
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     rules: tuple[str, ...]
     reason: str
     owns: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ def _read(text: str, name: str) -> Iterator[Statement]:
             text=words,
             keyword=cast("Keyword", parsed["keyword"]),
             binds=cast("Binds", parsed["binds"]),
-            places=tuple(Place(r, p["section"], p["hash"]) for p in places if p for r in p["revisions"].split()),
+            places=tuple(Location(r, p["section"], p["hash"]) for p in places if p for r in p["revisions"].split()),
             rules=tuple(name.removesuffix("*") for name in names),
             reason=reason,
             owns=tuple(name.removesuffix("*") for name in names if name.endswith("*")),

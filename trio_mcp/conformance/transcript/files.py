@@ -51,11 +51,11 @@ class TranscriptError(TrioMcpError):
 
 @attrs.frozen
 class Transcript:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         events: The events.
-        about: What its first line says: ``target``, ``transport`` and the like.
+        about: The facts in its first line, such as ``target`` and ``transport``.
     """
 
     events: tuple[Event, ...]
@@ -82,7 +82,8 @@ class TranscriptWriter:
     def _line(self, value: Mapping[str, Any]) -> None:
         # ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
         self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
-        # To the system, after each line: a killed program keeps what it has written, and a reader can follow the file.
+        # Each line is flushed to the system: a killed program keeps what it has written, and a reader can follow the
+        # file.
         self._file.flush()
 
 
@@ -159,8 +160,8 @@ def read_transcript(path: str | Path) -> Transcript:
     if about.pop("version", None) != VERSION:
         raise TranscriptError(f"{path}: written by another version of trio-mcp; this one reads version {VERSION}")
     events: list[Event] = []
-    # Of bytes, which are split at line ends alone: those of a `str` would also be at U+2028 and the like, which JSON
-    # may contain raw.
+    # Bytes are split at line ends alone; a `str` would also be split at U+2028 and similar characters, which JSON may
+    # contain raw.
     for number, line in enumerate(data.splitlines(), 1):
         if number == 1 or not line.strip():
             continue
@@ -221,7 +222,7 @@ def as_line(event: Event) -> dict[str, Any]:
         line["connection"] = event.connection
     if event.exchange is not None:
         line["exchange"] = event.exchange
-    # Not by its value: null is a message, too, if a malformed one, and has to come back as one.
+    # The value does not decide: null is a message, too, if a malformed one, and has to come back as one.
     if event.kind == "message":
         line["message"] = event.message
     if event.text is not None:
@@ -239,7 +240,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-# What each member of a line must be; all but the first three may be missing.
+# The type of each member of a line; all but the first three may be missing.
 _MEMBERS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "time": ("a number of seconds", lambda value: type(value) in (int, float) and math.isfinite(value)),
     "sender": (f"one of {', '.join(sorted(_SENDERS))}", lambda value: isinstance(value, str) and value in _SENDERS),

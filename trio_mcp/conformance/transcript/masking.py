@@ -24,7 +24,7 @@ MAX_SESSIONS = 10_000
 
 
 class _As(Enum):
-    """What a value is masked as, with all that stands below it."""
+    """The mask for a value and for everything below it."""
 
     TEXT = "text"  # only what looks like a secret
     SECRET = "secret"
@@ -91,7 +91,7 @@ class Masker:
         if name is None:
             self._numbered += 1
             name = self._sessions[identifier] = f"session-{self._numbered}"
-            # Only a trace that runs for days forgets one: were it seen again, it would get another number.
+            # Only a trace that runs for days forgets a value: if it came again, it would get another number.
             if len(self._sessions) > MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
         return name
@@ -112,7 +112,7 @@ class Masker:
             case dict():
                 return self._object(value, how, where)
             case list() | tuple():
-                # Of the same kind, so that what has not changed is equal to what it was.
+                # The copy has the same type, so that a value that has not changed stays equal.
                 return type(value)(self._items(value, how, where))
             # Neither can be a secret, and below true would pass for a number and come out as false.
             case None | bool():

@@ -30,10 +30,10 @@ class EventSplitter:
         """
         self._rest += chunk
         self._size += len(chunk)
-        # For the event, not for each line: endless short `data` lines would fill the memory as well.
+        # The limit is for the event, not for each line: endless short `data` lines would fill the memory as well.
         if self._size > LONGEST:
             raise TooMuch(f"an event has more than {LONGEST} bytes")
-        # Otherwise a long line that comes in many chunks would be copied whole for each of them: quadratic time.
+        # Without this, a long line that comes in many chunks would be copied whole for each of them, in quadratic time.
         if b"\n" not in chunk and b"\r" not in chunk:
             return
         # A CR at the end waits for its LF, which may be in the next chunk: CRLF is one end of a line, not two.
@@ -61,7 +61,7 @@ class EventSplitter:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-        # To be ignored, as the standard says: an id with NUL could not come back in a `Last-Event-ID` header.
+        # The standard says to ignore an id with NUL, which could not come back in a `Last-Event-ID` header.
         elif name == b"id" and b"\0" not in value:
             self._facts["event_id"] = value.decode(errors="replace")
         elif name == b"event":

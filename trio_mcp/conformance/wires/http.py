@@ -20,7 +20,8 @@ from trio_mcp.conformance.rules.history import is_request
 from trio_mcp.conformance.steps import Headers, Http
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
-from trio_mcp.conformance.wires.lines import reset
+from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
+from trio_mcp.conformance.wires.lines import half_close, reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
 from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import TransportError
@@ -37,7 +38,6 @@ from trio_mcp.http.headers import (
     encode_value,
 )
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
-from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.types import meta
@@ -73,9 +73,6 @@ ENDPOINT_TIMEOUT: Final = 10.0
 EMPTY: Final = 3
 """Responses without an event after which a stream is not resumed any more (chosen)."""
 
-HEAD_SIZE: Final = 256 * 1024
-"""Bytes that the head of a response may have (chosen)."""
-
 # The first revision with the header (2025-06-18, changelog).
 _VERSION_HEADER_SINCE: Final = "2025-06-18"
 
@@ -101,7 +98,7 @@ class _Server:
 
 @attrs.define(eq=False)
 class _Shared:
-    """What the wires to one server know in common.
+    """The knowledge that the wires to one server share.
 
     Attributes:
         tools: The arguments that each tool wants as headers, by name.
@@ -170,7 +167,7 @@ class _Exchange:
         return not self.answered and is_request(self.message)
 
 
-class HttpWire:
+class StreamableHttpWire:
     """A wire to a server over Streamable HTTP: one client, whose exchanges may use several connections.
 
     Attributes:
@@ -231,7 +228,7 @@ class HttpWire:
             for exchange in self._open.values():
                 # Its stream may end without a response, and is not resumed for it.
                 exchange.answered = exchange.answered or _asks(exchange.message, request_id)
-            # To close the stream would not do: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
+            # Closing the stream would not do: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
             # Messages to the Server).
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
@@ -260,10 +257,8 @@ class HttpWire:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
             await self._give_up(exchange, how)
-        elif isinstance(exchange.stream, trio.abc.HalfCloseableStream):
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await exchange.stream.send_eof()
-                self.notes.mark("half closed", exchange=exchange.number)
+        elif exchange.stream is not None:
+            await half_close(exchange.stream, self.notes, exchange=exchange.number)
 
     async def resume(self, which: int) -> None:
         """Resume the broken stream number ``which``, counted round, and wait until the server has begun its answer."""
@@ -290,7 +285,8 @@ class HttpWire:
 
     async def close(self) -> None:
         """Close all connections, once no task uses them any more."""
-        # Shielded: to close by force does not wait, and a cancelled close would leave the next ones open.
+        # The scope is shielded because a cancelled close would leave the next ones open; closing by force does not
+        # wait.
         with trio.CancelScope(shield=True):
             for stream, _ in self._idle:
                 await trio.aclose_forcefully(stream)
@@ -299,12 +295,13 @@ class HttpWire:
 
     async def _post(self, pieces: list[bytes], headers: Headers) -> None:
         exchange = self._start("POST", pieces, headers)
-        # Not for the response, as a plan has many requests open at once. But the next message must not overtake this
-        # one, which another task writes.
+        # This does not wait for the response, as a plan has many requests open at once. But the next message must not
+        # overtake this one, which another task writes.
         await exchange.written.wait()
         message = exchange.message
         if isinstance(message, dict) and message.get("method") == "notifications/initialized" and not self._listens:
-            # Before anything else is asked: what the server says of its own accord needs a stream to come on.
+            # The stream is opened before anything else is asked: the server needs one to send requests and
+            # notifications unasked.
             self._listens = not self._modern
             with trio.move_on_after(HEAD_TIMEOUT):
                 await exchange.done.wait()
@@ -332,12 +329,12 @@ class HttpWire:
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
-        # Such a request may be refused for its headers, so rules must know of it. `Last-Event-ID` belongs to each
-        # resumption.
+        # A request with altered headers may be refused for them, so rules must know of it. `Last-Event-ID` belongs to
+        # each resumption.
         if headers and resumes is None:
             facts["altered"] = sorted(headers)
         if resumes is not None:
-            # A GET has no message of its own: what comes on it answers the request whose stream it resumes.
+            # A GET has no message: the messages that come on it belong to the request whose stream it resumes.
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
@@ -351,7 +348,7 @@ class HttpWire:
         head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
         # One piece is written together with the head, as clients do; several show that they are several.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
-        # Before its task runs: a `cancel` or `stop` that comes first has to find it.
+        # The exchange is listed before its task runs: a `cancel` or `stop` that comes first has to find it.
         self._open[exchange.number] = exchange
         self._nursery.start_soon(self._run, exchange, first)
         return exchange
@@ -388,7 +385,8 @@ class HttpWire:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         name = params.get(NAMED_BY.get(method, ""))
-        # What can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it likes.
+        # A value that can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it
+        # likes.
         with contextlib.suppress(ValueError):
             if isinstance(name, str):
                 fields.append((NAME, encode_value(name)))
@@ -406,7 +404,7 @@ class HttpWire:
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
         if exchange.last_id is None:
-            # Only a session's own stream comes here without an id: it is opened from its beginning.
+            # Only the stream of a session comes here without an id: it is opened from its beginning.
             return self._listen()
         resumed = self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
         # Its successor is the session's stream from now on, and will be opened again like it.
@@ -423,7 +421,7 @@ class HttpWire:
     # --- one exchange: a task of its own ------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
-        # What is true if an exception leaves the block below.
+        # These facts are true if an exception leaves the block below.
         facts: dict[str, Any] = {"cut": True, "by": "server"}
         try:
             with exchange.scope:
@@ -466,8 +464,8 @@ class HttpWire:
         A server may close a stream early. That of the session is opened again in any case.
         """
         own = exchange.number == self._listening
-        # A server without a stream of its own answers the GET with 405, one whose session has ended with 404: neither
-        # is asked again. The modern era has no resumption.
+        # A server that has no stream for its session responds to the GET with 405, one whose session has ended with
+        # 404: neither is asked again. The modern era has no resumption.
         if self._modern or exchange.status != 200 or not (own or exchange.waits):
             return None
         # A server may end each stream at once: it would be asked again without end, and the request never given up.
@@ -504,20 +502,26 @@ class HttpWire:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the server may have responded before it has read all; so the response is read in any case
             exchange.written.set()
-            parser = _parser(exchange.method)
+            reader = response_reader(stream, exchange.method, count=self.notes.count)
             try:
-                reason = await self._read(exchange, parser, stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                reason = await self._read(exchange, reader)
+            except GONE as exc:
                 reason = f"the connection broke: {exc.__cause__ or exc}"
             except h11.RemoteProtocolError as exc:
-                reason = self._not_http(exchange, str(exc))
+                # For a connection that ends before the response, h11 has no word about what came, which shows the other
+                # protocol.
+                if not reader.has_ended or exchange.status:
+                    reason = self._not_http(exchange, str(exc))
+                elif seen := reader.unread:
+                    reason = self._not_http(exchange, f"it sent {seen[:40]!r}")
+                else:
+                    reason = "it closed the connection"
             # A server may close a connection at any time between two requests; that was no answer to this one.
             if reason and reused is not None and not exchange.status:
                 await trio.aclose_forcefully(stream)
                 continue
-            # h11 leaves `DONE` where a header says `close`. Bytes after the response would be taken for the beginning
-            # of the next one.
-            if not reason and parser.our_state is parser.their_state is h11.DONE and not parser.trailing_data[0]:
+            # Bytes after the response would look like the beginning of the next one.
+            if not reason and reader.is_done and not reader.unread:
                 exchange.stream = None
                 self._idle.append((stream, trio.current_time()))
             return reason
@@ -537,21 +541,12 @@ class HttpWire:
             self.notes.close("server", f"{self._server.name} does not speak HTTP: {problem}")
         return f"this is not HTTP: {problem}"
 
-    async def _read(self, exchange: _Exchange, parser: h11.Connection, stream: trio.abc.Stream) -> str:
+    async def _read(self, exchange: _Exchange, reader: H11Stream) -> str:
         body = bytearray()
         events: EventSplitter | None = None
-        while True:  # noqa: ASYNC913 - without events it reads
-            event = parser.next_event()
-            if event is h11.NEED_DATA:
-                data = await stream.receive_some(CHUNK)
-                self.notes.count(len(data))
-                # Handed to h11, this end would be an error without a word about what came before, which shows the other
-                # protocol.
-                if not data and not exchange.status:
-                    seen = parser.trailing_data[0]
-                    return self._not_http(exchange, f"it sent {seen[:40]!r}") if seen else "it closed the connection"
-                parser.receive_data(bytes(data))
-            elif isinstance(event, h11.Response):
+        while True:
+            event = await reader.next_event()
+            if isinstance(event, h11.Response):
                 events = EventSplitter() if self._begin(exchange, event) else None
             elif isinstance(event, h11.Data) and events is not None:
                 for data, facts in events.feed(event.data):
@@ -616,7 +611,7 @@ class HttpWire:
                     self._shared.tools[tool["name"]] = parameter_headers(tool.get("inputSchema"))
 
 
-class SseWire(HttpWire):
+class SseWire(StreamableHttpWire):
     """A wire over HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, and a POST for each message."""
 
     transport = "sse"
@@ -627,7 +622,7 @@ class SseWire(HttpWire):
         Raises:
             TransportError: If none comes.
         """
-        # So `notifications/initialized` opens no further stream: this transport has a single one.
+        # `notifications/initialized` opens no further stream: this transport has a single one.
         self._listens = True
         self._endpoint = False
         exchange = self._start("GET", [], {})
@@ -647,8 +642,8 @@ class SseWire(HttpWire):
         # A path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
-            # Without its host: the server that is checked must not be able to direct the traffic of a check to another
-            # one.
+            # The host is dropped: the server that is checked must not be able to direct the traffic of a check to
+            # another one.
             self._path = parts._replace(scheme="", netloc="", fragment="").geturl()
             self._endpoint = True
         super()._take_event(exchange, data, facts)
@@ -665,16 +660,16 @@ def http_wire(
         ssl_context: How to check the certificate of a server.
     """
     server = _server(parameters, connect, ssl_context)
-    # For all wires to this server: a step may use the session of another connection, and call tools that another one
-    # has listed.
+    # All wires to this server share it: a step may use the session of another connection, and call tools that another
+    # one has listed.
     shared = _Shared()
 
     @contextlib.asynccontextmanager
-    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[HttpWire]:
-        # Tried at once: a server that is not there must be an error here, not in the first request.
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[StreamableHttpWire]:
+        # The server is tried at once: if it is not there, that must be an error here, not in the first request.
         await trio.aclose_forcefully(await server.connect())
         # A list, since the wire needs the nursery, and the nursery what ends the wire.
-        wires: list[HttpWire] = []
+        wires: list[StreamableHttpWire] = []
 
         async def leave() -> None:
             for wire in wires:
@@ -684,13 +679,13 @@ def http_wire(
             for wire in wires:
                 await wire.close()
 
-        # Only once the tasks have ended: until then, the end of an exchange may still leave a connection.
+        # The wire closes once the tasks have ended: until then, the end of an exchange may still leave a connection.
         async with closing(close), background_nursery(leave) as nursery:
             if parameters.kind == "sse":
                 wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
                 await old.open()
             else:
-                wires.append(HttpWire(tape, number, revision, server, nursery, shared))
+                wires.append(StreamableHttpWire(tape, number, revision, server, nursery, shared))
             yield wires[0]
 
     return opened
@@ -731,16 +726,5 @@ def _meta(message: Any) -> dict[str, Any]:
 
 
 def _clean(text: str) -> bytes:
-    """Return a part of a header as it is sent: a line end in it would begin a header of its own."""
+    """Return a part of a header as it is sent: a line end in it would begin another header."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")
-
-
-def _parser(method: str) -> h11.Connection:
-    """Return a parser of the response to a request, which was written without it."""
-    # h11 needs to know of a request before it reads a response. It would have refused to write those that are wrong on
-    # purpose, so it never saw them.
-    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_SIZE)
-    # Only HEAD makes a difference to what comes back.
-    parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
-    parser.send(h11.EndOfMessage())
-    return parser

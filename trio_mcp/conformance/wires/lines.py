@@ -14,10 +14,10 @@ import trio.testing
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.targets import Servable
-from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
-from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.wire import OpenWire
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch
+from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.sockets.client import open_socket
@@ -25,7 +25,7 @@ from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-__all__ = ["LinesWire", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
+__all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
 """Lines of its standard error that are noted of one process (chosen)."""
@@ -37,7 +37,7 @@ SERVER_GRACE = 2.0
 """Seconds that a server in memory gets to end."""
 
 
-class LinesWire:
+class LinesWire(MessageWire):
     """A wire over a byte stream.
 
     Attributes:
@@ -53,47 +53,20 @@ class LinesWire:
         self._sending = trio.Lock()
         self._sent = LineSplitter()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has ended the connection."""
-        return self.notes.is_open
-
-    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
-        """Send a JSON value as a line."""
-        await self._write([to_text(message) + b"\n"])
-
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a line, or as it is."""
         await self._write([text + b"\n" for text in texts] if framed else texts)
 
-    async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP."""
-        await trio.lowlevel.checkpoint()
-
-    async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request with a notification."""
-        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
-        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection."""
-        if how == "half":
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                # TLS can't be closed by halves in Trio, and the target may have gone: then this is a close like any
-                # other.
-                if isinstance(self._stream, trio.abc.HalfCloseableStream):
-                    await self._stream.send_eof()
-                    self.notes.mark("half closed")
-                    return
-        # Before the close itself, which ends the reader: that would note the end as the target's own.
+        # TLS can't be closed by halves in Trio, and the target may have gone: then this is a close like any other.
+        if how == "half" and await half_close(self._stream, self.notes):
+            return
+        # The close is noted first: it ends the reader, which would note the end as the target's own.
         self.notes.close("client", how)
         if how == "reset":
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
-
-    async def resume(self, which: int) -> None:
-        """Do nothing: a stream of lines can't be resumed."""
-        await trio.lowlevel.checkpoint()
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
         # Several tasks send. Pieces of one must not come in between those of another, and Trio raises
@@ -104,8 +77,8 @@ class LinesWire:
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
-                # Before the write: a response may be read while this side still writes. What is noted are the lines
-                # that the peer sees, wherever the pieces were cut.
+                # The text is noted before the write: a response may be read while this side still writes. The notes
+                # have the lines that the peer sees, wherever the pieces were cut.
                 self.notes.asked()
                 for line in self._sent.feed(piece):
                     self.notes.text("client", line)
@@ -122,7 +95,7 @@ class LinesWire:
                     return
 
     async def read(self) -> None:
-        """Note all that comes, until the end: a task of its own."""
+        """Note everything that comes, until the end; this runs as a task."""
         lines = LineSplitter()
         reason = "end"
         try:
@@ -136,10 +109,9 @@ class LinesWire:
         except trio.ClosedResourceError:
             pass  # by `stop`, which has noted it
         except TooMuch as exc:
-            self.notes.mark("flood", reason=str(exc))
-            # Before `ended`, which would put it down to the target. And what is left of the line is too long to be
-            # kept.
-            self.notes.close("kit", str(exc))
+            # The close is noted before `ended`, which would put it down to the target. The rest of the line is too long
+            # to be kept.
+            self.notes.flood(exc)
             lines.rest.clear()
         # A program that dies in the middle of a line leaves a part of it, which helps to see what it was doing.
         if lines.rest:
@@ -156,6 +128,16 @@ class LinesWire:
         """Close the connection at the end of the block."""
         self.notes.close("client", "done")
         await trio.aclose_forcefully(self._stream)
+
+
+async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> bool:
+    """Close the sending half of a stream and note that; return False if the stream can't, or the target has gone."""
+    if isinstance(stream, trio.abc.HalfCloseableStream):
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_eof()
+            notes.mark("half closed", **facts)
+            return True
+    return False
 
 
 def reset(stream: trio.abc.Stream) -> None:
@@ -216,8 +198,8 @@ def memory_wire(server: Servable) -> OpenWire:
                     ended.set()
 
             try:
-                # Not `start_soon`: a server whose lifespan fails has to fail the opening, not look like one that closes
-                # at once.
+                # `start` waits, unlike `start_soon`: a server whose lifespan fails has to fail the opening, not look
+                # like one that closes at once.
                 await start(nursery, serve)
             except Exception as exc:
                 # A server of the user's may raise anything. What opens wires expects this one for a target that is not
@@ -283,7 +265,7 @@ class ProcessWire(LinesWire):
         """End the process at the end of the block."""
         await self._end()
         with trio.move_on_after(EXIT_MOMENT):
-            # What it wrote last is still in the pipe, and that is mostly the traceback that explains its end.
+            # The last lines are still in the pipe, and they are mostly the traceback that explains the end.
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
@@ -296,14 +278,14 @@ class ProcessWire(LinesWire):
         self.notes.close("client", "done", **facts)
 
     async def _close_input(self) -> None:
-        # Shielded: it does not wait, but in a cancelled scope it would raise, and the process would never be ended.
+        # The scope is shielded: closing does not wait, but in a cancelled scope it would raise, and the process would
+        # never be ended.
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._child.stdin)
 
     def _hear(self, line: str) -> None:
         self._heard += 1
-        # The rest is read all the same, and dropped: a process whose standard error is full stops, and would seem to
-        # hang.
+        # The rest is still read, and dropped: a process whose standard error is full stops, and would seem to hang.
         if self._heard <= STDERR_LINES:
             self.notes.mark("stderr", text=line.encode())
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import LinkFactory
-from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
-from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.wire import OpenWire
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
+from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.jsonrpc.codec import decode, encode
-from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
+from trio_mcp.jsonrpc.messages import Malformed, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 
 __all__ = ["link_wire"]
 
 
-class LinkWire:
+class LinkWire(MessageWire):
     """A wire over a link, which carries only what is a message.
 
     Attributes:
@@ -36,29 +36,21 @@ class LinkWire:
         self.notes = Notes(tape, number, self.transport)
         self._link = link
 
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has closed the link."""
-        return self.notes.is_open
-
-    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
-        """Send a JSON value, if it is a message."""
-        await self.write([to_text(message)])
-
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text that is a message."""
         for text in texts:
             # A text that is refused below never comes to a `send`, which would be the checkpoint.
             await trio.lowlevel.checkpoint()
             message = decode(text)
-            if isinstance(message, (Malformed, Failure)):
+            if isinstance(message, (Malformed, TransportFailure)):
                 self.notes.mark("unsent", reason="a link carries only valid messages")
                 continue
             if not self.is_open:
                 self.notes.mark("unsent", reason="the link has ended")
                 continue
             self.notes.asked()
-            # Before the send: the target may answer before this task runs again, and its answer must come second.
+            # The text is noted before the send: the target may respond before this task runs again, and its response
+            # must come second.
             self.notes.text("client", text)
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -67,15 +59,6 @@ class LinkWire:
                 self.notes.mark("unsent", reason="the link has ended")
             except trio.TooSlowError:
                 self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
-
-    async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP."""
-        await trio.lowlevel.checkpoint()
-
-    async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request with a notification."""
-        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
-        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """Close the link; ``half`` closes only what is sent."""
@@ -87,24 +70,20 @@ class LinkWire:
             await self._link.read.aclose()
         await self._link.write.aclose()
 
-    async def resume(self, which: int) -> None:
-        """Do nothing: what a link resumes is its own business."""
-        await trio.lowlevel.checkpoint()
-
     async def read(self) -> None:
-        """Note all that comes, until the end: a task of its own."""
+        """Note everything that comes, until the end; this runs as a task."""
         try:
             async for item in self._link.read:
                 message = item.message
-                if not isinstance(message, Failure):
+                if not isinstance(message, TransportFailure):
                     # The bytes of a `Malformed` are lost. As text, and not as JSON, it still counts as something that
                     # is not a message.
                     text = f"not a message: {message.reason}" if isinstance(message, Malformed) else encode(message)
                     data = text.encode() if isinstance(text, str) else text
                     self.notes.count(len(data))
                     self.notes.text("server", data)
-                # Without an id, a `Failure` is the loss of the link. With one it only says that a request of this side
-                # could not be written, and the link goes on.
+                # Without an id, a `TransportFailure` is the loss of the link. With one it only says that a request of
+                # this side could not be written, and the link goes on.
                 elif message.request_id is None:
                     self.notes.close("server", str(message.error))
                 else:
@@ -112,8 +91,7 @@ class LinkWire:
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass  # `stop` closes the channel while this task waits on it
         except TooMuch as exc:
-            self.notes.mark("flood", reason=str(exc))
-            self.notes.close("kit", str(exc))
+            self.notes.flood(exc)
             await self._link.read.aclose()
         self.notes.close("server", "end")
 

@@ -1,4 +1,4 @@
-"""What every wire notes of its connection: the messages of both sides, what could not be sent, and the end, once."""
+"""The notes of a wire about its connection: the messages of both sides, what could not be sent, and the end, once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Notes:
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
         """Note a text of either side: as a message if it is JSON."""
-        # What the target sends is counted by `count`, as it comes: here its framing is gone already.
+        # `count` counts the target's bytes as they come: here the framing is gone already.
         if sender == "client":
             self._tape.traffic += len(text)
         try:
@@ -83,6 +83,11 @@ class Notes:
         if self.is_open:
             self.is_open = False
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
+
+    def flood(self, exc: TooMuch) -> None:
+        """Note that the target has sent too much, which ends the connection."""
+        self.mark("flood", reason=str(exc))
+        self.close("kit", str(exc))
 
     def asked(self) -> None:
         """Take note that something was sent, so that the target may send `MOST` bytes again."""
@@ -118,8 +123,8 @@ class LineSplitter:
         """
         self.rest += data
         start = 0
-        # From where the last search ended: a long line in many chunks would otherwise be searched again for each of
-        # them.
+        # The search goes on from where the last one ended: a long line in many chunks would otherwise be searched again
+        # for each of them.
         while (end := self.rest.find(b"\n", max(start, self._looked_at))) >= 0:
             yield bytes(self.rest[start:end])
             start = end + 1

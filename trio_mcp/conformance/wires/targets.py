@@ -51,7 +51,7 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
         return make(target, ssl_context=ssl_context)
     if isinstance(target, str):
         return _by_url(target, ssl_context)
-    # Before the test for callables: an object with `serve` may be callable as well.
+    # This test comes before the one for callables: an object with `serve` may be callable as well.
     if isinstance(target, Servable):
         return memory_wire(target)
     if callable(target):

@@ -23,11 +23,11 @@ from wsproto.events import (
 )
 
 from trio_mcp._nursery import background_nursery, closing
-from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
-from trio_mcp.conformance.wires.lines import reset
-from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.wire import OpenWire
+from trio_mcp.conformance.wires.lines import half_close, reset
+from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
+from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.lines import CHUNK
@@ -45,7 +45,7 @@ GOODBYE_TIMEOUT: Final = 1.0
 """Seconds for the target to answer a close frame (chosen)."""
 
 
-class WebSocketWire:
+class WebSocketWire(MessageWire):
     """A wire over a WebSocket.
 
     Attributes:
@@ -65,15 +65,6 @@ class WebSocketWire:
         self._sending = trio.Lock()
         self._ended = trio.Event()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has ended the connection."""
-        return self.notes.is_open
-
-    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
-        """Send a JSON value as a text frame."""
-        await self.write([to_text(message)])
-
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a text frame; or all of them as one message, in a frame each.
 
@@ -83,8 +74,8 @@ class WebSocketWire:
             self.notes.mark("unsent", reason="a text frame holds UTF-8")
         elif framed:
             for text in texts:
-                # Not framed by wsproto: it wants text that is decoded, and refuses to send in any state that it takes
-                # for closing.
+                # wsproto does not frame it: it wants decoded text, and refuses to send once it believes that the
+                # connection is closing.
                 await self._send(text, text_frame(text, True))
         elif texts:
             frames = b""
@@ -95,41 +86,25 @@ class WebSocketWire:
                 frames += frame
             await self._send(b"".join(texts), frames)
 
-    async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP any more."""
-        await trio.lowlevel.checkpoint()
-
-    async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request with a notification."""
-        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
-        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection: with a close frame, a reset, or only what is sent."""
         if how == "half":
-            # Only below the protocol, and without TLS, can half of it be closed: RFC 6455 has no frame for that.
-            if isinstance(self._stream, trio.abc.HalfCloseableStream):
-                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._stream.send_eof()
-                    self.notes.mark("half closed")
-                    return
+            # RFC 6455 has no frame for that: only the stream below, without TLS, can be closed by halves.
+            if await half_close(self._stream, self.notes):
+                return
             how = "close"
         if how == "close":
             await self._say_goodbye(how)
         else:
-            # Before the reader sees the stream end, as it would note that as the target's doing.
+            # The close is noted before the reader sees the stream end, which it would note as the target's doing.
             self.notes.close("client", how)
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
 
-    async def resume(self, which: int) -> None:
-        """Do nothing: a WebSocket can't be resumed."""
-        await trio.lowlevel.checkpoint()
-
     async def _say_goodbye(self, reason: str) -> None:
         if self.is_open:
-            # Before the frame leaves: the target's answer to it is a close frame, too, and must not be noted as the
-            # cause.
+            # The close is noted before the frame leaves: the target replies with a close frame, too, which must not be
+            # noted as the cause.
             self.notes.close("client", reason)
             with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                 await self._put(self._protocol.send(CloseConnection(code=1000)))
@@ -144,7 +119,7 @@ class WebSocketWire:
             self.notes.mark("unsent", reason="the connection has ended")
             return
         self.notes.asked()
-        # Before the write: a response may be read while this side still writes.
+        # The text is noted before the write: a response may be read while this side still writes.
         self.notes.text("client", text)
         if not await self._put(frames):
             self.notes.mark("unsent", reason="the target does not read any more")
@@ -166,7 +141,7 @@ class WebSocketWire:
         return True
 
     async def read(self) -> None:
-        """Note all that comes, until the end: a task of its own."""
+        """Note everything that comes, until the end; this runs as a task."""
         facts: dict[str, Any] = {"reason": "the connection was closed without a close frame"}
         parts: list[bytes] = []
         try:
@@ -201,8 +176,7 @@ class WebSocketWire:
         except wsproto.utilities.RemoteProtocolError as exc:
             facts = {"reason": f"not a WebSocket: {exc}"}
         except TooMuch as exc:
-            self.notes.mark("flood", reason=str(exc))
-            self.notes.close("kit", str(exc))
+            self.notes.flood(exc)
         self.notes.close("server", **facts)
         self._ended.set()
         await trio.aclose_forcefully(self._stream)

@@ -1,4 +1,4 @@
-"""What a wire can do."""
+"""The interface of a wire."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
+import trio
+
 from trio_mcp.conformance.steps import Headers, Http
 from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.wires.notes import Notes, to_text
 
-__all__ = ["OpenWire", "Wire"]
+__all__ = ["MessageWire", "OpenWire", "Wire"]
 
 
 class Wire(Protocol):
     """One side of a raw connection to the target; it notes all that is sent and all that comes on a tape.
 
-    It reads all the time, in a task of its own. No method raises because the peer has ended the connection, which is
+    A separate task reads all the time. No method raises because the peer has ended the connection, which is
     noted as ``close``; what can't be sent is noted as a mark ``unsent``. Each waits for a bounded time only.
 
     Attributes:
@@ -50,6 +53,42 @@ class Wire(Protocol):
 
     async def resume(self, which: int) -> None:
         """Resume the broken stream number ``which``, over HTTP."""
+
+
+class MessageWire:
+    """The common part of wires whose connection carries messages both ways, which is all but those over HTTP.
+
+    Attributes:
+        notes: Where everything is noted that happens on the connection.
+    """
+
+    notes: Notes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has ended the connection."""
+        return self.notes.is_open
+
+    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
+        """Send a JSON value as a message."""
+        await self.write([to_text(message)])
+
+    async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
+        """Send texts as they are."""
+        raise NotImplementedError
+
+    async def http(self, step: Http) -> None:
+        """Do nothing: this is not HTTP."""
+        await trio.lowlevel.checkpoint()
+
+    async def cancel(self, request_id: Any, reason: str | None) -> None:
+        """Cancel a request with a notification."""
+        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
+        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    async def resume(self, which: int) -> None:
+        """Do nothing: only streams over HTTP can be resumed."""
+        await trio.lowlevel.checkpoint()
 
 
 OpenWire: TypeAlias = Callable[[Tape, int, str], AbstractAsyncContextManager[Wire]]

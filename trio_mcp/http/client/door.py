@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.auth import Auth
-from trio_mcp.http.client.posting import Remote, Session, SessionKeeper
+from trio_mcp.http.client.posting import Remote, SessionKeeper, SessionView
 from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.link import Link
 
@@ -49,9 +49,9 @@ def sse_client(
 class NoSessions:
     """The keeper of a link's sessions if the folder is not there."""
 
-    session: Session | None = None
+    session: SessionView | None = None
 
-    async def before(self, request: Request) -> Session | None:
+    async def before(self, request: Request) -> SessionView | None:
         """Refuse a request of the legacy era."""
         raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may speak nothing else")
 

@@ -55,10 +55,10 @@ from trio_mcp.types.methods import facts_of
 __all__ = [
     "Answer",
     "Deliver",
-    "Exchange",
+    "PostedRequest",
     "Remote",
-    "Session",
     "SessionKeeper",
+    "SessionView",
     "TakeEvent",
     "message_of",
     "refusal_of",
@@ -84,7 +84,7 @@ TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
 # --- what the legacy era adds (its entry is `door`) --------------------------------------------------------------
 
 
-class Session(Protocol):
+class SessionView(Protocol):
     """A session of the legacy era, as an exchange sees it."""
 
     @property
@@ -111,10 +111,10 @@ class SessionKeeper(Protocol):
     """The keeper of a link's session; it adds whatever else it does to `Remote.mends` and `Remote.lessons`."""
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> SessionView | None:
         """The current session, if any."""
 
-    async def before(self, request: Request) -> Session | None:
+    async def before(self, request: Request) -> SessionView | None:
         """Wait until a request of the legacy era may be sent, and return the session to send it in.
 
         Raises:
@@ -185,16 +185,16 @@ class Remote:
         self.answers_here = True
         self.modern: str | None = None
         self.not_modern = False
-        self.mends: dict[Trouble, Callable[[Exchange], Awaitable[bool]]] = {
+        self.mends: dict[Trouble, Callable[[PostedRequest], Awaitable[bool]]] = {
             "disconnected": _may_be_repeated,
             "header_mismatch": self._list_tools,
         }
-        self.lessons: dict[str, Callable[[Exchange, Answer], Answer]] = {
+        self.lessons: dict[str, Callable[[PostedRequest, Answer], Answer]] = {
             "server/discover": self._discovered,
             "tools/list": self._listed,
         }
         self.request_headers = RequestHeaders()
-        self.ending: dict[Exchange, None] = {}
+        self.ending: dict[PostedRequest, None] = {}
         # Held while the tools are listed to learn their headers: all calls that were refused wait for one listing.
         self._listing = trio.Lock()
         self._ids = itertools.count(1)
@@ -214,12 +214,12 @@ class Remote:
         """Report a fault that belongs to no call to the session above, for its ``on_error``."""
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
-    def headers(self, session: Session | None) -> dict[str, str]:
+    def headers(self, session: SessionView | None) -> dict[str, str]:
         """Return the headers of a POST, unless it is a request of the modern era."""
         spoken = {} if self.modern is None else {PROTOCOL_VERSION: self.modern}
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
-    def in_session(self, session: Session | None) -> bool:
+    def in_session(self, session: SessionView | None) -> bool:
         """Return whether a message names a session, which the server may have lost."""
         # In HTTP+SSE the endpoint names it.
         return not self.answers_here or (session is not None and session.id is not None)
@@ -263,7 +263,7 @@ class Remote:
         """
         # A string as its id, since the session's are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
-        exchange = Exchange(request, modern_revision_of(request), self, private=True)
+        exchange = PostedRequest(request, modern_revision_of(request), self, private=True)
         failed = await exchange.post(None)
         if failed is not None:
             raise failed.error
@@ -274,7 +274,7 @@ class Remote:
             raise McpError(answer.error.code, answer.error.message, answer.error.data)
         raise RemoteProtocolError(f"the response to {method!r} is malformed")
 
-    async def _list_tools(self, exchange: Exchange) -> bool:
+    async def _list_tools(self, exchange: PostedRequest) -> bool:
         """Learn which headers all tools want, once for all calls that were refused."""
         # With the protocol's own entries of the call (revision, client, capabilities), and not with the caller's, such
         # as a progress token.
@@ -297,7 +297,7 @@ class Remote:
                 return False
         return True
 
-    def _discovered(self, exchange: Exchange, answer: Answer) -> Answer:
+    def _discovered(self, exchange: PostedRequest, answer: Answer) -> Answer:
         if isinstance(answer, ErrorResponse):
             # An error may still name modern revisions that the server supports.
             error = answer.error
@@ -306,7 +306,7 @@ class Remote:
             ORIGINS.note(self.wire.url, "modern")
         return answer
 
-    def _listed(self, exchange: Exchange, answer: Answer) -> Answer:
+    def _listed(self, exchange: PostedRequest, answer: Answer) -> Answer:
         if exchange.modern is None or not isinstance(answer, Response):
             return answer
         return attrs.evolve(answer, result=self.request_headers.learn(answer.result))
@@ -316,7 +316,7 @@ class Remote:
 
 
 @attrs.define(eq=False)
-class Exchange:
+class PostedRequest:
     """One of our requests under way.
 
     Attributes:
@@ -340,7 +340,7 @@ class Exchange:
     remote: Remote
     private: bool = False
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    session: Session | None = None
+    session: SessionView | None = None
     sent: bool = False
     written: bool = False
     response: HttpResponse | None = None
@@ -379,7 +379,7 @@ class Exchange:
             raise failed.error
         await self._settle(failed.answer)
 
-    async def post(self, session: Session | None) -> Failed | None:
+    async def post(self, session: SessionView | None) -> Failed | None:
         """Send the request once, and deliver its response.
 
         Returns:
@@ -441,7 +441,7 @@ class Exchange:
             text = f"{response.target} was answered with something that is not a response to {self.request.method!r}"
             raise RemoteProtocolError(f"{text}: {why}")
 
-    async def _read_events(self, response: HttpResponse, session: Session | None) -> None:
+    async def _read_events(self, response: HttpResponse, session: SessionView | None) -> None:
         decoder = EventDecoder(self.remote.max_message_size)
         broken: Disconnected | None = None
 
@@ -523,7 +523,7 @@ def _trouble_of(lost: Disconnected) -> Trouble:
     return "disconnected" if lost.sent else "unreachable"
 
 
-async def _may_be_repeated(exchange: Exchange) -> bool:
+async def _may_be_repeated(exchange: PostedRequest) -> bool:
     """Return whether a request may be sent again after its connection broke."""
     method = exchange.request.method
     # A subscription that was open has lost the notifications sent meanwhile, and its owner has to know.

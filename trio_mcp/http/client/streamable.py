@@ -17,17 +17,17 @@ from trio_mcp.errors import TransportError, TrioMcpError
 from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.door import session_keeper
 from trio_mcp.http.client.heads import modern_revision_of
-from trio_mcp.http.client.posting import Exchange, Remote
+from trio_mcp.http.client.posting import PostedRequest, Remote
 from trio_mcp.http.client.wire import HttpWire, http_wire
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.jsonrpc.messages import (
-    Failure,
     Malformed,
     Message,
     Notification,
     Request,
     RequestId,
     SessionMessage,
+    TransportFailure,
     is_request_id,
 )
 from trio_mcp.link import BUFFER, Link, hand_on, not_sent
@@ -117,7 +117,7 @@ class HttpLink:
         self._channels = (read, write, inbound, self._outbound)
         self.remote = Remote(wire, functools.partial(hand_on, inbound), max_message_size, backoff)
         self.remote.sessions = session_keeper(self.remote)
-        self._exchanges: dict[RequestId, Exchange] = {}
+        self._exchanges: dict[RequestId, PostedRequest] = {}
         self._places = trio.CapacityLimiter(MAX_CONNECTIONS)
         self._urgent_places = trio.CapacityLimiter(MAX_URGENT)
         self._posts = trio.Semaphore(MAX_POSTS)
@@ -164,14 +164,14 @@ class HttpLink:
                     if len(self._exchanges) < MAX_EXCHANGES:
                         places = self._urgent_places if item.urgent else self._places
                         # Entered before its task starts, so that a cancellation right behind it finds it.
-                        self._exchanges[message.id] = Exchange(message, modern_revision_of(message), self.remote)
+                        self._exchanges[message.id] = PostedRequest(message, modern_revision_of(message), self.remote)
                         self.remote.nursery.start_soon(self._ask, self._exchanges[message.id], places)
                     else:
                         error = not_sent(message.method, f"{MAX_EXCHANGES} requests are under way or waiting")
-                        await self.remote.deliver(Failure(error, message.id))
+                        await self.remote.deliver(TransportFailure(error, message.id))
                 elif isinstance(message, Notification) and message.method == "notifications/cancelled":
                     self._cancel(message, posts)
-                elif not isinstance(message, (Malformed, Failure)):
+                elif not isinstance(message, (Malformed, TransportFailure)):
                     # Waiting here makes the session's sends wait in turn, instead of tasks piling up. Each POST has a
                     # time limit, so this ends.
                     await self._posts.acquire()
@@ -179,7 +179,7 @@ class HttpLink:
                 del item, message  # a long one would stay in memory until the next one
         self._all_posted.set()
 
-    async def _ask(self, exchange: Exchange, places: trio.CapacityLimiter) -> None:
+    async def _ask(self, exchange: PostedRequest, places: trio.CapacityLimiter) -> None:
         request = exchange.request
         lasting = facts_of(request.method).lasting
         try:
@@ -196,7 +196,7 @@ class HttpLink:
                 except Exception as exc:
                     # After its response, or after the call was given up, no call is left to fail.
                     if exchange.answer is None and not exchange.given_up:
-                        await self.remote.deliver(Failure(_as_ours(exc), request.id))
+                        await self.remote.deliver(TransportFailure(_as_ours(exc), request.id))
         finally:
             self.remote.ending.pop(exchange, None)
             if exchange.accepted is not None:

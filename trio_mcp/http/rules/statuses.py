@@ -127,7 +127,7 @@ class RuleSettings:
 
 
 @attrs.define
-class Exchange:
+class CheckedRequest:
     """One HTTP request as the rules see it.
 
     Attributes:
@@ -254,7 +254,7 @@ FindSession: TypeAlias = Callable[[str, RequestId | None], str | Refusal]
 
 
 @attrs.frozen
-class Rule:
+class StatusRule:
     """One rule of a ladder.
 
     Attributes:
@@ -267,7 +267,7 @@ class Rule:
 
     name: str
     section: str
-    check: Callable[[Exchange], Refusal | None]
+    check: Callable[[CheckedRequest], Refusal | None]
     era: Era | None = None
     only: frozenset[str] | None = None
 
@@ -279,17 +279,17 @@ class Ladder:
         rules: The rules.
     """
 
-    def __init__(self, *rules: Rule) -> None:
+    def __init__(self, *rules: StatusRule) -> None:
         self.rules = rules
         # Filtered once for each era and kind: a POST then asks only the rules that apply to it.
-        self._applying: dict[tuple[Era, str], list[Rule]] = {}
+        self._applying: dict[tuple[Era, str], list[StatusRule]] = {}
 
-    def climb(self, exchange: Exchange, what: str) -> Refusal | None:
+    def climb(self, exchange: CheckedRequest, what: str) -> Refusal | None:
         """Check a request against the rules that apply to it, one by one.
 
         Args:
             exchange: The request.
-            what: What `Rule.only` is compared to: the HTTP method or the kind of message.
+            what: What `StatusRule.only` is compared to: the HTTP method or the kind of message.
         """
         applying = self._applying.get((exchange.era, what))
         if applying is None:
@@ -312,7 +312,7 @@ def judge_head(method: str, headers: Headers, settings: RuleSettings, find_sessi
         settings: The server's settings.
         find_session: Returns the revision of a legacy session by its id, or a 404 if there is no such session.
     """
-    exchange = Exchange(settings, find_session, method, headers, headers.get(PROTOCOL_VERSION))
+    exchange = CheckedRequest(settings, find_session, method, headers, headers.get(PROTOCOL_VERSION))
     refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else OTHER)
     if refusal is not None:
         return refusal
@@ -341,7 +341,7 @@ def judge_message(
     version, kind = headers.get(PROTOCOL_VERSION), _KINDS.get(type(message), "garbage")
     if kind == "request" and message.method == "initialize":  # type: ignore[union-attr]
         kind = "initialize"
-    exchange = Exchange(settings, find_session, "POST", headers, version, message, kind, _meta(message))
+    exchange = CheckedRequest(settings, find_session, "POST", headers, version, message, kind, _meta(message))
     # A server without a modern revision behaves like a legacy server, which knows neither the header nor `_meta`
     # (S, Backward Compatibility): a modern error code would keep a client from falling back to initialize. An unknown
     # revision is taken for a later, hence modern, one.
@@ -372,7 +372,7 @@ def _meta(message: Incoming) -> dict[str, Any]:
     return given if type(given) is dict else {}
 
 
-def _claims(exchange: Exchange) -> bool:
+def _claims(exchange: CheckedRequest) -> bool:
     """Return whether a message claims to follow the modern rules."""
     if type(exchange.message) is Batch:
         return any(meta.PROTOCOL_VERSION in _meta(item) for item in exchange.message.items)
@@ -413,12 +413,12 @@ def status_of(answer: Response | ErrorResponse, era: Era) -> int:
 
 
 # First of all, against DNS rebinding: S, Security & Endpoint, 1.
-def _host_is_allowed(exchange: Exchange) -> Refusal | None:
+def _host_is_allowed(exchange: CheckedRequest) -> Refusal | None:
     fault = exchange.settings.guard.check(exchange.headers)
     return None if fault is None else refuse(403, fault)
 
 
-def _method_is_allowed(exchange: Exchange) -> Refusal | None:
+def _method_is_allowed(exchange: CheckedRequest) -> Refusal | None:
     sessions = exchange.settings.has_sessions
     version = exchange.version
     # The modern era has only POST, even at an endpoint that serves both. Without a version header the client is a
@@ -431,7 +431,7 @@ def _method_is_allowed(exchange: Exchange) -> Refusal | None:
     return refuse(405, text, headers=(("Allow", ", ".join(allowed)),))
 
 
-def _is_json(exchange: Exchange) -> Refusal | None:
+def _is_json(exchange: CheckedRequest) -> Refusal | None:
     given = exchange.headers.get("Content-Type") or ""
     if given.partition(";")[0].strip().lower() != JSON:
         return refuse(415, f"the body must be {JSON}, got the Content-Type {shown(given)}")
@@ -442,7 +442,7 @@ def _is_json(exchange: Exchange) -> Refusal | None:
     return None
 
 
-def _answer_is_acceptable(exchange: Exchange) -> Refusal | None:
+def _answer_is_acceptable(exchange: CheckedRequest) -> Refusal | None:
     # A POST must accept both, as the server chooses; a GET opens a stream.
     wanted = [EVENTS]
     if exchange.method == "POST":
@@ -451,7 +451,7 @@ def _answer_is_acceptable(exchange: Exchange) -> Refusal | None:
     return refuse(406, f"the client must accept {' and '.join(missing)}") if missing else None
 
 
-def _body_is_not_too_large(exchange: Exchange) -> Refusal | None:
+def _body_is_not_too_large(exchange: CheckedRequest) -> Refusal | None:
     length = exchange.headers.get("Content-Length")
     # The HTTP server refuses a malformed length. One of 20 digits or more is too large in any case, and `int` refuses
     # thousands of digits with a ValueError.
@@ -462,7 +462,7 @@ def _body_is_not_too_large(exchange: Exchange) -> Refusal | None:
 
 
 # Only for GET and DELETE, whose meaning depends on the session alone.
-def _session_is_there(exchange: Exchange) -> Refusal | None:
+def _session_is_there(exchange: CheckedRequest) -> Refusal | None:
     # For a POST the message decides: initialize has no session, and modern requests ignore the header.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
     if version is not None and version not in exchange.settings.identity.legacy:
@@ -472,7 +472,7 @@ def _session_is_there(exchange: Exchange) -> Refusal | None:
     return _enter(exchange, session)
 
 
-def _enter(exchange: Exchange, session: str) -> Refusal | None:
+def _enter(exchange: CheckedRequest, session: str) -> Refusal | None:
     found = exchange.find_session(session, exchange.id)
     if isinstance(found, Refusal):
         return found
@@ -483,29 +483,29 @@ def _enter(exchange: Exchange, session: str) -> Refusal | None:
 _METHODS: Final = frozenset({"GET", "POST", "DELETE"})
 
 HEAD_RULES: Final = Ladder(
-    Rule("host-allowed", "S, Security & Endpoint, 1", _host_is_allowed),
-    Rule(
+    StatusRule("host-allowed", "S, Security & Endpoint, 1", _host_is_allowed),
+    StatusRule(
         "method-allowed",
         "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6",
         _method_is_allowed,
         only=frozenset({"GET", "DELETE", OTHER}),  # every revision has POST
     ),
-    Rule("is-json", "RFC 9110, 15.5.16", _is_json, only=frozenset({"POST"})),
-    Rule(
+    StatusRule("is-json", "RFC 9110, 15.5.16", _is_json, only=frozenset({"POST"})),
+    StatusRule(
         "answer-acceptable",
         "S, Sending Messages, 2; L, Listening for Messages, 2",
         _answer_is_acceptable,
         only=frozenset({"GET", "POST"}),
     ),
-    Rule("body-size", "RFC 9110, 15.5.14", _body_is_not_too_large),
-    Rule("session-there", "L, Session Management, 2 and 3", _session_is_there, only=frozenset({"GET", "DELETE"})),
+    StatusRule("body-size", "RFC 9110, 15.5.14", _body_is_not_too_large),
+    StatusRule("session-there", "L, Session Management, 2 and 3", _session_is_there, only=frozenset({"GET", "DELETE"})),
 )
 """The rules for a head, in order.
 
 The host comes first, so that a foreign web page learns nothing else about the server."""
 
 
-def _unsupported(exchange: Exchange, requested: str) -> Refusal:
+def _unsupported(exchange: CheckedRequest, requested: str) -> Refusal:
     settings = exchange.settings
     if not settings.identity.modern:
         # The modern error code would keep a client from falling back to initialize (S, Backward Compatibility).
@@ -519,7 +519,7 @@ def _unsupported(exchange: Exchange, requested: str) -> Refusal:
 # --- the rules for a message of either era ----------------------------------------------------------------------
 
 
-def _is_message(exchange: Exchange) -> Refusal | None:
+def _is_message(exchange: CheckedRequest) -> Refusal | None:
     message = exchange.message
     if type(message) is not Malformed:
         return None
@@ -532,12 +532,12 @@ def _is_message(exchange: Exchange) -> Refusal | None:
 # --- the modern era ---------------------------------------------------------------------------------------------
 
 
-def _one_message(exchange: Exchange) -> Refusal | None:
+def _one_message(exchange: CheckedRequest) -> Refusal | None:
     what = {"batch": "a batch", "answer": "a response"}[exchange.kind]
     return refuse(400, f"the body must be a single request or notification, not {what}")
 
 
-def _revision_is_named(exchange: Exchange) -> Refusal | None:
+def _revision_is_named(exchange: CheckedRequest) -> Refusal | None:
     header = exchange.version
     named = exchange.meta.get(meta.PROTOCOL_VERSION)
     if type(named) is str:
@@ -550,7 +550,7 @@ def _revision_is_named(exchange: Exchange) -> Refusal | None:
     )
 
 
-def _version_agrees(exchange: Exchange) -> Refusal | None:
+def _version_agrees(exchange: CheckedRequest) -> Refusal | None:
     header = exchange.version
     named = exchange.meta.get(meta.PROTOCOL_VERSION)
     if header is None:
@@ -565,7 +565,7 @@ def _version_agrees(exchange: Exchange) -> Refusal | None:
     return None
 
 
-def _revision_is_served(exchange: Exchange) -> Refusal | None:
+def _revision_is_served(exchange: CheckedRequest) -> Refusal | None:
     header = exchange.version or ""
     if header not in exchange.settings.identity.modern:
         return _unsupported(exchange, header)
@@ -573,7 +573,7 @@ def _revision_is_served(exchange: Exchange) -> Refusal | None:
     return None
 
 
-def _client_is_described(exchange: Exchange) -> Refusal | None:
+def _client_is_described(exchange: CheckedRequest) -> Refusal | None:
     # `ServerIdentity` judges `_meta` for every transport; HTTP only adds the status.
     try:
         exchange.client = exchange.settings.identity.modern_client(exchange.meta)
@@ -582,7 +582,7 @@ def _client_is_described(exchange: Exchange) -> Refusal | None:
     return None
 
 
-def _headers_agree(exchange: Exchange) -> Refusal | None:
+def _headers_agree(exchange: CheckedRequest) -> Refusal | None:
     # Intermediaries may route by these headers without reading the body, so a difference between the two would let a
     # request pass for another one.
     request = exchange.message
@@ -594,7 +594,7 @@ def _headers_agree(exchange: Exchange) -> Refusal | None:
     return None if error is None else refuse(400, error, request.id)
 
 
-def _method_agrees(exchange: Exchange) -> Refusal | None:
+def _method_agrees(exchange: CheckedRequest) -> Refusal | None:
     message, method = exchange.message, exchange.headers.get(METHOD)
     # A notification need not carry this header, but if it does, an intermediary may route by it.
     if method is None or method == message.method:
@@ -602,7 +602,7 @@ def _method_agrees(exchange: Exchange) -> Refusal | None:
     return refuse(400, mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(message.method)}"))
 
 
-def _method_exists(exchange: Exchange) -> Refusal | None:
+def _method_exists(exchange: CheckedRequest) -> Refusal | None:
     assert exchange.client is not None  # read by the rule client-described
     # Only methods that the specification knows, and denies to this client, are refused here: a custom method may be
     # registered with the server, which the rules don't know.
@@ -613,7 +613,7 @@ def _method_exists(exchange: Exchange) -> Refusal | None:
     return None
 
 
-def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
+def _stream_is_acceptable(exchange: CheckedRequest) -> Refusal | None:
     if not not_accepted(exchange.headers, EVENTS):
         return None
     text = f"the client must accept {EVENTS}: the response to {exchange.message.method!r} is a stream"
@@ -623,7 +623,7 @@ def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
 # --- the legacy era ---------------------------------------------------------------------------------------------
 
 
-def _handshake_is_served(exchange: Exchange) -> Refusal | None:
+def _handshake_is_served(exchange: CheckedRequest) -> Refusal | None:
     settings, header = exchange.settings, exchange.version
     if settings.identity.legacy:
         return None
@@ -636,20 +636,20 @@ def _handshake_is_served(exchange: Exchange) -> Refusal | None:
     return refuse(400, ErrorData(error.code, error.message, {"supported": settings.identity.supported}), exchange.id)
 
 
-def _version_is_valid(exchange: Exchange) -> Refusal | None:
+def _version_is_valid(exchange: CheckedRequest) -> Refusal | None:
     header = exchange.version
     if header is None or header in exchange.settings.identity.legacy:
         return None
     return _unsupported(exchange, header)
 
 
-def _initialize_opens(exchange: Exchange) -> Refusal | None:
+def _initialize_opens(exchange: CheckedRequest) -> Refusal | None:
     if exchange.session is not None:
         return refuse(400, f"initialize opens a new session and must not carry {SESSION_ID}", exchange.id)
     return None
 
 
-def _session_is_given(exchange: Exchange) -> Refusal | None:
+def _session_is_given(exchange: CheckedRequest) -> Refusal | None:
     # A client of the modern era that forgot its header and `_meta` ends up here, too: hence the hint.
     if not exchange.settings.has_sessions or exchange.session is not None:
         return None
@@ -658,11 +658,11 @@ def _session_is_given(exchange: Exchange) -> Refusal | None:
     return refuse(400, f"the header {SESSION_ID} is missing: send initialize first{hint}", exchange.id)
 
 
-def _session_is_known(exchange: Exchange) -> Refusal | None:
+def _session_is_known(exchange: CheckedRequest) -> Refusal | None:
     return None if exchange.session is None else _enter(exchange, exchange.session)
 
 
-def _revision_is_assumed(exchange: Exchange) -> Refusal | None:
+def _revision_is_assumed(exchange: CheckedRequest) -> Refusal | None:
     # Stateless servers know no session. 2025-03-26 had no version header yet, so a client without one speaks that.
     if exchange.revision is not None:
         return None  # known from the session
@@ -673,7 +673,7 @@ def _revision_is_assumed(exchange: Exchange) -> Refusal | None:
     return refuse(400, text, exchange.id, data={"supported": exchange.settings.identity.supported})
 
 
-def _batch_is_known(exchange: Exchange) -> Refusal | None:
+def _batch_is_known(exchange: CheckedRequest) -> Refusal | None:
     if exchange.revision == BATCH_REVISION:
         return None
     return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
@@ -686,25 +686,27 @@ _VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"}
 _IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})
 
 MESSAGE_RULES: Final = Ladder(
-    Rule("is-message", "JSON-RPC 2.0, 5.1", _is_message, only=frozenset({"garbage"})),
+    StatusRule("is-message", "JSON-RPC 2.0, 5.1", _is_message, only=frozenset({"garbage"})),
     # The modern era
-    Rule("one-message", "S, Sending Messages, 4", _one_message, Era.MODERN, frozenset({"batch", "answer"})),
-    Rule("revision-named", "2026-07-28 basic, _meta", _revision_is_named, Era.MODERN, _ANY_REQUEST),
-    Rule("version-agrees", "S, Protocol Version Header", _version_agrees, Era.MODERN, _VERSIONED),
-    Rule("revision-served", "S, Protocol Version Header", _revision_is_served, Era.MODERN, _VERSIONED),
-    Rule("client-described", "2026-07-28 basic, _meta", _client_is_described, Era.MODERN, _ANY_REQUEST),
-    Rule("headers-agree", "S, Server Validation", _headers_agree, Era.MODERN, _ANY_REQUEST),
-    Rule("method-agrees", "S, Server Validation", _method_agrees, Era.MODERN, frozenset({"notification"})),
-    Rule("method-exists", "S, Protocol Version Header", _method_exists, Era.MODERN, _ANY_REQUEST),
-    Rule("stream-acceptable", "S, Receiving Messages", _stream_is_acceptable, Era.MODERN, frozenset({LASTING})),
+    StatusRule("one-message", "S, Sending Messages, 4", _one_message, Era.MODERN, frozenset({"batch", "answer"})),
+    StatusRule("revision-named", "2026-07-28 basic, _meta", _revision_is_named, Era.MODERN, _ANY_REQUEST),
+    StatusRule("version-agrees", "S, Protocol Version Header", _version_agrees, Era.MODERN, _VERSIONED),
+    StatusRule("revision-served", "S, Protocol Version Header", _revision_is_served, Era.MODERN, _VERSIONED),
+    StatusRule("client-described", "2026-07-28 basic, _meta", _client_is_described, Era.MODERN, _ANY_REQUEST),
+    StatusRule("headers-agree", "S, Server Validation", _headers_agree, Era.MODERN, _ANY_REQUEST),
+    StatusRule("method-agrees", "S, Server Validation", _method_agrees, Era.MODERN, frozenset({"notification"})),
+    StatusRule("method-exists", "S, Protocol Version Header", _method_exists, Era.MODERN, _ANY_REQUEST),
+    StatusRule("stream-acceptable", "S, Receiving Messages", _stream_is_acceptable, Era.MODERN, frozenset({LASTING})),
     # The legacy era
-    Rule("handshake-served", "2026-07-28 basic/versioning", _handshake_is_served, Era.LEGACY),
-    Rule("version-valid", "L, Protocol Version Header", _version_is_valid, Era.LEGACY),
-    Rule("initialize-opens", "L, Session Management, 4", _initialize_opens, Era.LEGACY, frozenset({"initialize"})),
-    Rule("session-given", "L, Session Management, 2", _session_is_given, Era.LEGACY, _IN_SESSION),
-    Rule("session-known", "L, Session Management, 3", _session_is_known, Era.LEGACY, _IN_SESSION),
-    Rule("revision-assumed", "L, Protocol Version Header", _revision_is_assumed, Era.LEGACY, _IN_SESSION),
-    Rule("batch-known", "2025-03-26 basic", _batch_is_known, Era.LEGACY, frozenset({"batch"})),
+    StatusRule("handshake-served", "2026-07-28 basic/versioning", _handshake_is_served, Era.LEGACY),
+    StatusRule("version-valid", "L, Protocol Version Header", _version_is_valid, Era.LEGACY),
+    StatusRule(
+        "initialize-opens", "L, Session Management, 4", _initialize_opens, Era.LEGACY, frozenset({"initialize"})
+    ),
+    StatusRule("session-given", "L, Session Management, 2", _session_is_given, Era.LEGACY, _IN_SESSION),
+    StatusRule("session-known", "L, Session Management, 3", _session_is_known, Era.LEGACY, _IN_SESSION),
+    StatusRule("revision-assumed", "L, Protocol Version Header", _revision_is_assumed, Era.LEGACY, _IN_SESSION),
+    StatusRule("batch-known", "2025-03-26 basic", _batch_is_known, Era.LEGACY, frozenset({"batch"})),
 )
 """The rules for a message, in order.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import chain
 
-from trio_mcp.http.framing import Fields, Malformed
+from trio_mcp.http.framing import Fields, FramingError
 
 __all__ = ["check_head"]
 
@@ -22,26 +22,26 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         limit: How many bytes the target may have, and all of it.
 
     Raises:
-        Malformed: If it is refused.
+        FramingError: If it is refused.
     """
     if not version.startswith(b"1."):
-        raise Malformed(505, "only HTTP/1.0 and HTTP/1.1 are supported")
+        raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
     # A parser may hold a head against its limit only while it is incomplete: one that came in one piece would pass.
     if len(target) > limit:
-        raise Malformed(414, "the target is too long")
+        raise FramingError(414, "the target is too long")
     if len(target) + sum(map(len, chain.from_iterable(fields))) > limit:
-        raise Malformed(431, "the fields are too long")
+        raise FramingError(431, "the fields are too long")
     names = {name for name, _ in fields}
     if b"transfer-encoding" in names and (b"content-length" in names or version < b"1.1"):
         # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take
         # the rest for another request (request smuggling).
-        raise Malformed(400, "the end of the request is ambiguous")
+        raise FramingError(400, "the end of the request is ambiguous")
     if b"://" in target and not target.startswith(b"/"):
         # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field. So the
         # host guard sees the host that counts. RFC 9110, sections 4.2.1 and 4.2.4: not without a host, nor with a user.
         match = _URL.fullmatch(target)
         if match is None:
-            raise Malformed(400, "the target is malformed")
+            raise FramingError(400, "the target is malformed")
         target = match["path"] if match["path"].startswith(b"/") else b"/" + match["path"]
         fields = [(b"host", match["host"]), *((name, value) for name, value in fields if name != b"host")]
     return target, fields

@@ -7,14 +7,12 @@ from functools import partial
 from typing import Any, Protocol
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.http.runner.h1.runner import h11_runner, httptools_runner
-from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
-from trio_mcp.http.runner.settings import ServerLimits
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
-from trio_mcp.http.runner.wire import Connection, Connections
+from trio_mcp.http.runner.wire import Connections, RunnableConnection
 
 __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
@@ -28,7 +26,7 @@ class Runner(Protocol):
 
     protocols: list[str]
 
-    def connect(self, stream: Any) -> Connection:
+    def connect(self, stream: Any) -> RunnableConnection:
         """Return the connection that serves a stream."""
 
     async def run(self) -> None:
@@ -38,9 +36,17 @@ class Runner(Protocol):
         """Let each connection end with its current request."""
 
 
-# By the names of `HttpOptions.runner`. The parser of httptools is looked for only when its runner is made.
-MAKERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
-    "hypercorn": HypercornRunner,
+def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> Runner:
+    """Return the runner on hypercorn."""
+    # Imported only now: the other runners do without hypercorn.
+    from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
+
+    return HypercornRunner(app, settings, limits)
+
+
+# By the names that the setting ``runner`` has. A runner that is not there fails only when it is made.
+MAKERS: dict[str, Callable[[Any, ServerSettings, ServerLimits], Runner]] = {
+    "hypercorn": hypercorn_runner,
     "h11": h11_runner,
     "httptools": httptools_runner,
 }
@@ -48,7 +54,7 @@ MAKERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
 
 async def serve_asgi(
     app: Any,
-    config: Config,
+    settings: ServerSettings,
     *,
     runner: str = "hypercorn",
     limits: ServerLimits | None = None,
@@ -58,12 +64,12 @@ async def serve_asgi(
 ) -> None:
     """Serve an application until ``shutdown`` returns, and then until what is under way has ended.
 
-    When started in a nursery it returns the URLs that are actually bound, one for each of ``config.bind``: with the
-    port that the system has chosen for port 0, and ``http+unix://`` with the percent-encoded path for a Unix socket.
+    When started in a nursery it returns the URLs that are actually bound, one for each socket: with the port that
+    the system has chosen for port 0, and ``http+unix://`` with the percent-encoded path for a Unix socket.
 
     Args:
         app: An ASGI application; its lifespan protocol is not used.
-        config: Hypercorn's configuration: addresses, TLS, timeouts.
+        settings: Its addresses, TLS and timeouts.
         runner: A name in `trio_mcp.http.server.options.RUNNERS`.
         limits: Limits on connections.
         shutdown: Returns when no new work should be accepted. It should also end streams that are endless.
@@ -78,11 +84,11 @@ async def serve_asgi(
     """
     limits = limits or ServerLimits()
     # Before anything is bound: a runner that is not there is one clear error.
-    http = MAKERS[runner](app, config, limits)
+    http = MAKERS[runner](app, settings, limits)
     connections = Connections(http.connect, limits.connections)
     async with closing(connections.interrupt):
-        with open_sockets(config) as sockets:
-            listeners, urls = listeners_of(config, sockets, http.protocols)
+        with open_sockets(settings) as sockets:
+            listeners, urls = listeners_of(settings, sockets, http.protocols)
             # The outermost, as what the connections share has to last until the last of them has ended.
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)

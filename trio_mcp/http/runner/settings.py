@@ -1,35 +1,74 @@
-"""What a runner is told: its configuration, which is hypercorn's for all of them, and limits on connections."""
+"""The settings of a server over HTTP, and its limits on connections."""
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+from wsgiref.handlers import format_date_time
 
 import attrs
-from hypercorn.config import Config
 
 from trio_mcp._checks import check_count, check_text
+from trio_mcp.http.framing import Fields
+from trio_mcp.sockets.listening import cannot_listen
 
-__all__ = ["ServerLimits", "configured"]
+__all__ = ["KEEP_ALIVE", "Bound", "ServerLimits", "ServerSettings", "settings_at"]
 
+KEEP_ALIVE: Final = 75
+"""Seconds for which an idle connection is kept, unless the settings say otherwise.
 
-class QuietConfig(Config):
-    """Hypercorn's configuration without its logs and the ``Server`` header; the ``Date`` is formatted once a second."""
+Longer than the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default: a server
+that closes first may lose a request that is on its way, and a proxy must not repeat a POST."""
 
-    errorlog = None
-    include_server_header = False
-    # The header's resolution is a second, so it need not be formatted for every response.
-    _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
-
-    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
-        # The wall clock, as it is a date that is formatted.
-        now = int(time.time())
-        if self._dated[0] != now:
-            self._dated = (now, super().response_headers(protocol))
-        return self._dated[1]
+Bound: TypeAlias = tuple[str, socket.socket]
+"""A scheme, and a bound socket on which it is spoken: ``http``, ``https``, or ``quic``, which no runner speaks."""
 
 
-def configured(host: str, port: int) -> Config:
-    """Return hypercorn's configuration for one address.
+def date_field() -> Fields:
+    """Return the ``Date`` of a response."""
+    return [(b"date", format_date_time(time.time()).encode("ascii"))]
+
+
+@attrs.frozen(kw_only=True)
+class ServerSettings:
+    """The settings of one server, whichever its runner is.
+
+    Attributes:
+        bind: Binds the sockets. It gets the descriptors that a service manager has handed over, which replace the
+            addresses of the settings if there are any, and raises OSError if an address can't be bound.
+        tls: The TLS context of the sockets for ``https``.
+        backlog: Connections that may wait to be accepted.
+        response_fields: Returns the fields of every response. It is called once a second at most.
+        keep_alive_timeout: Seconds for which an idle connection is kept.
+        keep_alive_requests: Requests after which a connection is closed.
+        handshake_timeout: Seconds for a TLS handshake; the time for a head limits it, too.
+        read_timeout: Seconds for each wait for bytes; None for no limit.
+        max_head: Bytes of the head of a request.
+        root_path: ``root_path`` of ASGI.
+        server_names: The hosts that are served; empty for all.
+        config: The configuration of hypercorn that the settings were made from.
+    """
+
+    bind: Callable[[list[int]], list[Bound]]
+    tls: ssl.SSLContext | None = None
+    backlog: int = 100
+    response_fields: Callable[[], Fields] = date_field
+    keep_alive_timeout: float = KEEP_ALIVE
+    keep_alive_requests: int = 1000
+    handshake_timeout: float = 60.0
+    read_timeout: float | None = None
+    max_head: int = 16 * 1024
+    root_path: str = ""
+    server_names: Sequence[str] = ()
+    config: Any = None
+
+
+def settings_at(host: str, port: int) -> ServerSettings:
+    """Return the settings of a server at one address.
 
     Raises:
         TypeError: If the host is not a string, or the port not an integer.
@@ -37,13 +76,29 @@ def configured(host: str, port: int) -> Config:
     """
     check_text("host", host)
     check_count("port", port, least=0, most=65535)
-    config = QuietConfig()
-    # Longer than the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default:
-    # a server that closes first may lose a request that is on its way, and a proxy must not repeat a POST.
-    config.keep_alive_timeout = 75
+    return ServerSettings(bind=partial(_bind, host.strip("[]"), port))
+
+
+def _bind(host: str, port: int, inherited: list[int]) -> list[Bound]:
     # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
-    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-    return config
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    sockets = []
+    try:
+        for descriptor in inherited:
+            where = f"fd://{descriptor}"
+            sockets.append(socket.socket(fileno=descriptor))
+        if not inherited:
+            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            sockets.append(sock)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A server that starts again need not wait until the system has forgotten the connections of the last one.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+    except OSError as exc:
+        for sock in sockets:
+            sock.close()
+        raise cannot_listen(where, exc) from None
+    return [("http", sock) for sock in sockets]
 
 
 @attrs.frozen

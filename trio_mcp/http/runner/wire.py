@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
@@ -24,7 +23,7 @@ try:
 except ImportError:  # on Windows; `unread` is for a runner that needs Linux
     pass
 
-__all__ = ["MAX_RECEIVED", "PIECE", "Connection", "Connections", "Wire", "address", "lifetime"]
+__all__ = ["MAX_RECEIVED", "PIECE", "Connections", "DeadlineStream", "RunnableConnection", "address", "lifetime"]
 
 MAX_RECEIVED = 64 * 1024
 """Bytes read at a time (chosen)."""
@@ -36,12 +35,12 @@ PIECE = 64 * 1024
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
-class Wire:
+class DeadlineStream:
     """A connection's stream: no wait outlives its deadline, and nothing follows data that was cut off.
 
     Args:
         stream: The stream: a socket's, or TLS over one.
-        config: The configuration, which may limit each wait for bytes.
+        read_timeout: Seconds for each wait for bytes; None for no limit.
         write_timeout: Seconds that the peer may take to read a `PIECE` once its buffers are full.
 
     Attributes:
@@ -51,11 +50,11 @@ class Wire:
 
     __slots__ = ("_deadline", "_direct", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
 
-    def __init__(self, stream: Any, config: Config, write_timeout: float) -> None:
+    def __init__(self, stream: Any, read_timeout: float | None, write_timeout: float) -> None:
         self.stream = stream
         self.tls = isinstance(stream, trio.SSLStream)
         self._direct = SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream)
-        self._patience = math.inf if config.read_timeout is None else config.read_timeout
+        self._patience = math.inf if read_timeout is None else read_timeout
         self._write_timeout = write_timeout
         # Hypercorn sends from the reader's task and from those of requests. Trio raises BusyResourceError for a second
         # sender, and what is sent piece by piece must not be mixed.
@@ -199,7 +198,7 @@ def address(name: Callable[[], Any]) -> tuple[str, int] | None:
     return found[:2] if isinstance(found, tuple) else None
 
 
-class Connection(Protocol):
+class RunnableConnection(Protocol):
     """A connection, from its acceptance to its end."""
 
     async def run(self) -> None:
@@ -217,10 +216,10 @@ class Connections:
         limit: How many there may be at once; further ones are answered with 503 and closed.
     """
 
-    def __init__(self, connect: Callable[[Any], Connection], limit: int) -> None:
+    def __init__(self, connect: Callable[[Any], RunnableConnection], limit: int) -> None:
         self._connect = connect
         self._limit = limit
-        self._open: set[Connection] = set()
+        self._open: set[RunnableConnection] = set()
         self._interruptions: list[BaseException] = []
 
     async def serve(self, stream: Any) -> None:

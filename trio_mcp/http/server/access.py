@@ -23,14 +23,14 @@ ACCESS: Final = logging.getLogger("trio_mcp.access")
 INFO: Final = logging.INFO
 
 ENTRY: Final = "trio_mcp.access"
-"""Where the scope of an exchange that is logged has its `Entry`."""
+"""Where the scope of an exchange that is logged has its `AccessEntry`."""
 
 LONGEST: Final = 200
 """Characters of a text of the client's that are logged (chosen)."""
 
 
-class Entry:
-    """What is known of one exchange.
+class AccessEntry:
+    """The facts of one exchange.
 
     Attributes:
         status: The status of the response; None before there is one.
@@ -51,7 +51,7 @@ async def logged(
     send: SendCallable,
 ) -> None:
     """Serve an exchange, and log it when it has ended, however it ends."""
-    entry = Entry()
+    entry = AccessEntry()
 
     async def noting(event: dict[str, Any]) -> None:
         kind = event["type"]
@@ -87,14 +87,14 @@ def is_noted(scope: Scope) -> bool:
 
 def note_status(scope: Scope, status: int) -> None:
     """Note the status of a response that is not sent by ASGI's events."""
-    entry: Entry | None = scope.get(ENTRY)
+    entry: AccessEntry | None = scope.get(ENTRY)
     if entry is not None:
         entry.status = status
 
 
 def note_message(scope: Scope, message: Incoming) -> None:
     """Note what a client has sent: the method, and the name of a tool or prompt."""
-    entry: Entry | None = scope.get(ENTRY)
+    entry: AccessEntry | None = scope.get(ENTRY)
     if entry is not None:
         entry.said = f" {_described(message)}"
 

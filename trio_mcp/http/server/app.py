@@ -40,7 +40,7 @@ from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_field
 from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.gate import Gate, end_of
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.server.websocket import WebSockets, wants_websocket
@@ -85,17 +85,17 @@ PARAMETER: Final = b"mcp-param-"
 
 
 @contextlib.asynccontextmanager
-async def open_app(run: Run, options: HttpOptions) -> AsyncIterator[HttpApp]:
+async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpApp]:
     """Make the application for a run, with what judges its tokens.
 
     Raises:
         ValueError: If something that the server offers needs scopes, and no token is judged.
     """
-    if options.auth is None:
+    if options.settings["auth"] is None:
         yield HttpApp(run, options)
         return
-    async with options.auth.opened() as guard:
-        yield HttpApp(run, options, Gate(options.auth, guard, run.served))
+    async with options.settings["auth"].opened() as guard:
+        yield HttpApp(run, options, Gate(options.settings["auth"], guard, run.served))
 
 
 class HttpApp:
@@ -104,21 +104,21 @@ class HttpApp:
     Args:
         run: The run.
         options: The settings of the endpoint.
-        gate: What admits requests, if ``options.auth`` judges their tokens.
+        gate: What admits requests, if ``options.settings["auth"]`` judges their tokens.
 
     Raises:
         ValueError: If something that the server offers needs scopes, and no token is judged.
     """
 
-    def __init__(self, run: Run, options: HttpOptions, gate: Gate | None = None) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
         if gate is None and run.served.scoped:
             raise ValueError(
                 f"{run.served.scoped} needs scopes, which only hold where tokens are judged: serve with "
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
-        assert (gate is None) == (options.auth is None), "open_app makes both"
+        assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
         # Also for what needs scopes and is only added later.
-        run.permit = _none_granted if options.auth is None else options.auth.permit
+        run.permit = _none_granted if options.settings["auth"] is None else options.settings["auth"].permit
         self._gate = gate
         self._run = run
         self._served = run.served
@@ -128,9 +128,9 @@ class HttpApp:
         # By whether a connection arrived on a loopback address: by default only those are held to loopback host
         # names, as a server that listens elsewhere has names that it doesn't know.
         self._settings = {local: self._judged_by(local) for local in (True, False)}
-        self._seen = SeenHeads(options.max_message_size)
+        self._seen = SeenHeads(options.settings["max_message_size"])
         self._exchanges: set[HttpExchange] = set()
-        self._ledger = Ledger(options.max_requests, options.max_request_bytes)
+        self._ledger = Ledger(options.settings["max_requests"], options.settings["max_request_bytes"])
         self._ending = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
         run.endpoints.append(self.statistics)
@@ -142,9 +142,9 @@ class HttpApp:
         return RuleSettings(
             identity=identity,
             guard=options.guard(local=local),
-            stateless=options.stateless,
-            json_only=options.json_only,
-            max_message_size=options.max_message_size,
+            stateless=options.settings["stateless"],
+            json_only=options.settings["json_only"],
+            max_message_size=options.settings["max_message_size"],
             tool_headers=self._headers_of_tool,
         )
 
@@ -170,7 +170,7 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        # Here, so that the log is the same whatever speaks HTTP; and without a frame of its own where it is off.
+        # The log is the same here, whichever runner speaks HTTP; where it is off, no frame is added.
         if ACCESS.isEnabledFor(INFO) and not is_noted(scope):
             await logged(self, scope, receive, send)
             return
@@ -181,13 +181,17 @@ class HttpApp:
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
         # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
-        if self.options.cors and await self._is_preflight(request, answer):
+        if self.options.settings["cors"] and await self._is_preflight(request, answer):
             return
-        if request.path != self.options.path:
+        if request.path != self.options.settings["path"]:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
-        if seen is None and request.path == self.options.websocket_path and wants_websocket(request.headers):
+        if (
+            seen is None
+            and request.path == self.options.settings["websocket_path"]
+            and wants_websocket(request.headers)
+        ):
             await self._upgrade(request, answer)
             return
         # A head that is remembered has passed the rules, but its token is another matter.
@@ -285,13 +289,13 @@ class HttpApp:
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: RuleSettings) -> bytes | None:
         """Read the body; None if the request was refused or the client has left."""
         try:
-            return await request.body(settings.max_message_size, self._ledger, self.options.body_timeout)
+            return await request.body(settings.max_message_size, self._ledger, self.options.settings["body_timeout"])
         except NoRoom as exc:
             refusal = no_room(exc)
         except BodyTooLarge:
             refusal = too_large(settings)
         except trio.TooSlowError:
-            text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
+            text = f"the body took longer than body_timeout={self.options.settings['body_timeout']:g} seconds"
             refusal = refuse(408, text)
         except ClientGone:
             return None
@@ -319,7 +323,7 @@ class HttpApp:
             await self._refuse(ending(), request, answer)
         else:
             # Counted from here on, after the body was counted by `_body`. A handler that outlives this exchange keeps
-            # the message counted; see `Held`.
+            # the message counted; see `CountedMessage`.
             try:
                 held = self._ledger.take(message, len(body))
             except NoRoom as exc:
@@ -331,7 +335,7 @@ class HttpApp:
                 elif not verdict.owes_answer:
                     await answer.whole(202)
                 else:
-                    exchange = HttpExchange(self._run, answer, verdict.may_stream, self.options.keep_alive)
+                    exchange = HttpExchange(self._run, answer, verdict.may_stream, self.options.settings["keep_alive"])
                     self._exchanges.add(exchange)
                     try:
                         if request.principal is not None and verdict.lasting:
@@ -355,10 +359,10 @@ class HttpApp:
         # The health path is open to probes of any host name, but not to foreign web pages.
         if request.headers.get("Origin") is not None and (foreign := self._foreign(request)) is not None:
             await self._refuse(foreign, request, answer)
-        elif request.path == options.health_path and request.method in ("GET", "HEAD"):
+        elif request.path == options.settings["health_path"] and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
             await answer.whole(status, b'{"status": "%s"}' % said)
-        elif request.path == options.websocket_path:
+        elif request.path == options.settings["websocket_path"]:
             await self._upgrade(request, answer)
         elif (document := self._document(request)) is not None:
             await answer.whole(200, document, (("cache-control", "max-age=3600"),))  # chosen
@@ -372,7 +376,7 @@ class HttpApp:
 
     def _document(self, request: HttpRequest) -> bytes | None:
         """Return the metadata of the resource that is served at the path of a request; None if none is."""
-        auth = self.options.auth
+        auth = self.options.settings["auth"]
         if auth is None or request.method not in ("GET", "HEAD"):
             return None
         return auth.document(request.root + request.path)
@@ -387,12 +391,12 @@ class HttpApp:
 
     async def _open_websocket(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
         """Serve a WebSocket that the ASGI server speaks."""
-        if self.options.websocket_path is None:
+        if self.options.settings["websocket_path"] is None:
             await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
             return
         request = HttpRequest({**scope, "method": "GET"}, receive, Headers(scope["headers"]))
         refusal = self._foreign(request)
-        if request.path != self.options.websocket_path:
+        if request.path != self.options.settings["websocket_path"]:
             refusal = refuse(404, "there is no WebSocket at this path")
         refusal = refusal or await self._admit(request)
         await self._websockets.serve_scope(request, receive, send, refusal)

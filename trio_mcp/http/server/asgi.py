@@ -17,8 +17,8 @@ __all__ = [
     "EXTRAS",
     "BodyTooLarge",
     "ClientGone",
+    "CountedMessage",
     "Extras",
-    "Held",
     "HttpAnswer",
     "HttpRequest",
     "Ledger",
@@ -63,7 +63,7 @@ EXTRAS = "trio_mcp.extras"
 
 
 class Extras:
-    """What our own runners can do for a request beyond ASGI.
+    """The abilities of our own runners beyond ASGI, for one request.
 
     Attributes:
         lingers: Whether the runner itself reads what is left of a body after the response.
@@ -139,7 +139,7 @@ class Ledger:
         # for bodies, the response that all of them wait for could not get in.
         self.bodies = self.body_bytes = 0
 
-    def take(self, message: Incoming, size: int) -> Held:
+    def take(self, message: Incoming, size: int) -> CountedMessage:
         """Count a message until it is released.
 
         Args:
@@ -155,7 +155,7 @@ class Ledger:
             requests = sum(type(item) is Request for item in message.items)
         elif type(message) is not Request:
             if type(message) is not Notification or message.method in AWAITED:
-                return Held(self, 0, 0)
+                return CountedMessage(self, 0, 0)
             requests = 0  # other notifications count by their bytes alone
         if requests and self.requests + requests > self.max_requests:
             raise NoRoom(f"max_requests={self.max_requests} would be exceeded: {self.requests} are under way")
@@ -164,15 +164,15 @@ class Ledger:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
-        # Until `Held.release`: a handler goes on counting after its client has hung up, or a client could start any
-        # number of them by leaving.
+        # They count until `CountedMessage.release`: a handler goes on counting after its client has hung up, or one
+        # could start any number of them by leaving.
         self.requests += requests
         self.request_bytes += size
-        return Held(self, requests, size)
+        return CountedMessage(self, requests, size)
 
 
 @attrs.define(eq=False)
-class Held:
+class CountedMessage:
     """A message that counts as under way until every keeper has released it."""
 
     _ledger: Ledger
@@ -192,7 +192,7 @@ class Held:
             self._ledger.request_bytes -= self._size
 
 
-class Body:
+class RequestBody:
     """A body while it is read, counted by a ledger.
 
     Args:
@@ -306,10 +306,10 @@ class HttpRequest:
                 raise BodyTooLarge
             return first
         ledger.bodies += 1
-        body = Body(limit, ledger)
+        body = RequestBody(limit, ledger)
         try:
             body.add(first)
-            # What is there already needs no deadline.
+            # Bytes that have arrived already need no deadline.
             while extras is not None and not self._complete and (event := extras.receive_nowait()) is not None:
                 body.add(self._piece_of(event))
             if not self._complete:

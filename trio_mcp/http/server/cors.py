@@ -1,4 +1,4 @@
-"""CORS headers: they tell browsers which pages may call, if `HttpOptions.cors` is set.
+"""CORS headers: they tell browsers which pages may call, if the setting ``cors`` is on.
 
 https://fetch.spec.whatwg.org/#http-cors
 """

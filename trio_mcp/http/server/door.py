@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.asgi import CountedMessage, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
+from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Malformed, RequestId
@@ -48,7 +48,7 @@ class LegacyEndpoint:
         """
         return refuse(404, "this server keeps no sessions", request_id)
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
         """Serve a POST. Work that outlives this call keeps ``held``."""
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -107,19 +107,19 @@ def _later(text: str) -> Refusal:
     return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
-def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
+def legacy_endpoint(run: HostedRun, options: HttpOptions) -> LegacyEndpoint:
     """Return what serves the legacy era at an endpoint.
 
     Raises:
         RuntimeError: If the options ask for HTTP+SSE, but the legacy folder is missing.
     """
     try:
-        # By name: `endpoint` imports this module, so an import statement would make a circle.
+        # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
         legacy = importlib.import_module(f"{LEGACY}.endpoint")
     except ModuleNotFoundError as exc:
         if exc.name is None or not exc.name.startswith(LEGACY):
             raise  # the folder is there, but something that it imports is not
-        if options.sse_path is not None:
+        if options.settings["sse_path"] is not None:
             raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed") from None
         return LegacyEndpoint()
     endpoint: LegacyEndpoint = legacy.Endpoint(run, options)

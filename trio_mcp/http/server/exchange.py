@@ -8,7 +8,7 @@ import trio
 
 from trio_mcp.http.rules.statuses import Accept, refuse, status_of
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-from trio_mcp.http.server.host import Hooks, Run
+from trio_mcp.http.server.host import Hooks, HostedRun
 from trio_mcp.http.sse import encode_comment, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import IncomingRequest
@@ -38,7 +38,7 @@ MAX_WAITING = 128
 class HttpExchange:
     """A modern request and its response: one JSON text, or a stream if notifications come first.
 
-    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a task of its own,
+    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a second task,
     which writes notifications and, in silence, comments.
 
     Args:
@@ -51,7 +51,7 @@ class HttpExchange:
         has_room: Whether fewer than `MAX_WAITING` notifications are waiting to be written.
     """
 
-    def __init__(self, run: Run, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
+    def __init__(self, run: HostedRun, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
         self._run = run
         self._incoming: IncomingRequest | None = None
         self._hooks: Hooks | None = None
@@ -63,7 +63,7 @@ class HttpExchange:
         self._gone = False
         self._over: trio.Event | None = None
         # Made for the first notification: most requests never have one, and save a task.
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
         self._failure: Exception | None = None
 
     async def serve(self, accepted: Accept, request: HttpRequest) -> None:
@@ -186,7 +186,7 @@ class HttpExchange:
         if data is not None:
             if self._stream is None:
                 # Its task is in the run's nursery: most requests have no stream, and would pay for one of their own.
-                self._stream = Stream()
+                self._stream = ResponseStream()
                 self._run.nursery.start_soon(self._write_stream, self._stream)
             self._stream.put(data, given, message.urgent)
 
@@ -211,7 +211,7 @@ class HttpExchange:
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
-    async def _write_stream(self, stream: Stream) -> None:
+    async def _write_stream(self, stream: ResponseStream) -> None:
         """Write notifications until no more will come. Failures are raised where the request is served."""
         answer = self._answer
         try:
@@ -234,7 +234,7 @@ class HttpExchange:
             stream.written.set()
 
 
-class Stream:
+class ResponseStream:
     """The notifications of a request that wait to be written.
 
     Attributes:

@@ -11,7 +11,7 @@ import trio
 from trio_mcp.http.headers import METHOD, NAME, NAMED_BY, PROTOCOL_VERSION, Headers, decode_value
 from trio_mcp.http.rules.statuses import Accept, Refusal
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-from trio_mcp.http.server.host import Served
+from trio_mcp.http.server.host import HostedServer
 from trio_mcp.http.server.protection import Guard, Identified, Protection
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Request
 from trio_mcp.types.versions import LEGACY_REVISIONS, Era
@@ -36,7 +36,7 @@ class Gate:
         served: The server.
     """
 
-    def __init__(self, protection: Protection, guard: Guard, served: Served) -> None:
+    def __init__(self, protection: Protection, guard: Guard, served: HostedServer) -> None:
         self._identify = guard.identify
         self._permit = protection.permit
         self._clock = protection.clock

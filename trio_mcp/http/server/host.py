@@ -1,4 +1,4 @@
-"""What an HTTP endpoint needs from the server's run; `trio_mcp.server` implements it and is not imported here."""
+"""The server's run as an HTTP endpoint sees it; `trio_mcp.server` implements it and is not imported here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 
-__all__ = ["Client", "ExchangeSink", "Hooks", "Run", "Runnable", "Served"]
+__all__ = ["ExchangeSink", "Hooks", "HostedClient", "HostedRun", "HostedServer", "Runnable"]
 
 
 # Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
@@ -37,12 +37,12 @@ class ExchangeSink(Sink, Protocol):
         """Wait until the request has ended and its response was sent."""
 
 
-class Served(Protocol):
+class HostedServer(Protocol):
     """The server."""
 
     @property
     def identity(self) -> ServerIdentity:
-        """What the server declares about itself."""
+        """The server's declaration of itself."""
 
     @property
     def options(self) -> SessionOptions:
@@ -62,8 +62,8 @@ class Served(Protocol):
         """
 
 
-class Client(Protocol):
-    """The session of a client with a link of its own.
+class HostedClient(Protocol):
+    """The session of a client that has a link to itself.
 
     Attributes:
         ending: Whether further requests are refused.
@@ -94,11 +94,11 @@ class Hooks(RequestHooks, Protocol):
         """Answer the request if it is a ``subscriptions/listen``; takes bounded time."""
 
 
-class Run(Protocol):
+class HostedRun(Protocol):
     """One run of a server, from entering its lifespan to leaving it."""
 
     @property
-    def served(self) -> Served:
+    def served(self) -> HostedServer:
         """The server."""
 
     @property
@@ -136,7 +136,7 @@ class Run(Protocol):
         """
 
     async def serve_opening(
-        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Client], object]
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[HostedClient], object]
     ) -> None:
         """Open a link and serve it until the client closes it.
 
@@ -155,5 +155,5 @@ class Run(Protocol):
 class Runnable(Protocol):
     """A server that can be run."""
 
-    def open_run(self) -> contextlib.AbstractAsyncContextManager[Run]:
+    def open_run(self) -> contextlib.AbstractAsyncContextManager[HostedRun]:
         """Run the server for the time of a block."""

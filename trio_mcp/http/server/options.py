@@ -1,13 +1,13 @@
 """The settings of a server's HTTP endpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, Final, TypedDict
+from functools import partial
+from typing import Annotated, Any, Final, Self, TypedDict, Unpack
 
-import attrs
-
-from trio_mcp._checks import check_count, check_seconds, check_text, validator
+from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_count, check_kind, check_seconds, check_text
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.http.server.event_store import EventStore
 from trio_mcp.http.server.protection import Protection
@@ -15,45 +15,48 @@ from trio_mcp.http.server.protection import Protection
 __all__ = ["RUNNERS", "HttpOptions", "HttpSettings"]
 
 RUNNERS: Final = ("hypercorn", "h11", "httptools")
-"""What can speak HTTP on the connections of a server; see `HttpOptions.runner`."""
+"""What can speak HTTP on the connections of a server; see `HttpSettings`."""
 
 
 PROTECTION: Final = ("document", "opened", "permit", "resource")
 """What a `Protection` has."""
 
-_SECONDS = validator(check_seconds)
-_COUNT = validator(check_count)
+_SECONDS = partial(Default, check=check_seconds)
+_COUNT = partial(Default, check=check_count)
 
 
-# Runs before the validator, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
+# Runs before the check, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
 def _without_end(path: Any) -> Any:
     return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
 
 
-def _path(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _check_path(name: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, str):
-        raise TypeError(f"{attribute.name} must be a string, got {value!r}")
+        raise TypeError(f"{name} must be a string, got {value!r}")
     if not value.startswith("/"):
-        raise ValueError(f"{attribute.name} must begin with a slash, got {value!r}")
+        raise ValueError(f"{name} must begin with a slash, got {value!r}")
+
+
+_PATH = partial(Default, check=_check_path, convert=_without_end)
 
 
 # A name, not a class: the endpoint does not know the runners, which import it.
-def _runner(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    check_text(attribute.name, value)
+def _check_runner(name: str, value: object) -> None:
+    check_text(name, value)
     if value not in RUNNERS:
-        raise ValueError(f"runner must be one of {', '.join(map(repr, RUNNERS))}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, RUNNERS))}, got {value!r}")
 
 
-def _auth(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _check_auth(name: str, value: object) -> None:
     # By what it can do: `trio_mcp.auth` is not imported here.
-    if value is not None and (isinstance(value, type) or not all(hasattr(value, name) for name in PROTECTION)):
-        raise TypeError(f"auth must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
+    if value is not None and (isinstance(value, type) or not all(hasattr(value, each) for each in PROTECTION)):
+        raise TypeError(f"{name} must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
 
 
-@attrs.frozen(kw_only=True)
-class HttpOptions:
+# The defaults of the limits are chosen; docs/reference/limits.md has a table of all bounds.
+class HttpSettings(TypedDict, total=False):
     """The settings of an HTTP endpoint. Every one has a safe default.
 
     Attributes:
@@ -98,103 +101,92 @@ class HttpOptions:
         auth: What judges the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits everybody.
         runner: What speaks HTTP (`Server.serve_http` only): ``"hypercorn"``, which also has HTTP/2; ``"h11"``, which is
             faster and needs Linux; ``"httptools"``, likewise and faster still, from the extra ``fast``.
-
-    Raises:
-        TypeError: If a value has the wrong type.
-        ValueError: If a value is out of range, or not a valid host or origin.
     """
 
-    # The limits' defaults are chosen; docs/reference/limits.md has a table of all bounds.
     # The path of the specification's own example (`basic/transports`, Streamable HTTP).
-    path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
-    health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
-    allowed_hosts: Sequence[str] | None = None
-    allowed_origins: Sequence[str] | None = None
-    cors: bool = False
-    sse_path: str | None = attrs.field(default=None, converter=_without_end, validator=_path)
-    message_path: str = attrs.field(default="/messages", converter=_without_end, validator=_path)
-    websocket_path: str | None = attrs.field(default=None, converter=_without_end, validator=_path)
-    stateless: bool = False
-    json_only: bool = False
-    event_store: EventStore | None = None
-    retry: float | None = attrs.field(default=1.0, validator=validator(check_seconds, finite=True, optional=True))
-    max_sessions: int = attrs.field(default=1000, validator=_COUNT)
-    session_timeout: float = attrs.field(default=1800.0, validator=_SECONDS)
-    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_COUNT)
-    head_timeout: float = attrs.field(default=5.0, validator=_SECONDS)
-    body_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
-    max_requests: int = attrs.field(default=1000, validator=_COUNT)
-    max_request_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=_COUNT)
+    path: Annotated[str | None, _PATH("/mcp")]
+    health_path: Annotated[str | None, _PATH("/health")]
+    allowed_hosts: Annotated[Sequence[str] | None, Default()]
+    allowed_origins: Annotated[Sequence[str] | None, Default()]
+    cors: Annotated[bool, Default(False)]
+    sse_path: Annotated[str | None, _PATH()]
+    message_path: Annotated[str, _PATH("/messages")]
+    websocket_path: Annotated[str | None, _PATH()]
+    stateless: Annotated[bool, Default(False)]
+    json_only: Annotated[bool, Default(False)]
+    event_store: Annotated[EventStore | None, Default(check=partial(check_kind, kind=EventStore))]
+    retry: Annotated[float | None, Default(1.0, partial(check_seconds, finite=True, optional=True))]
+    max_sessions: Annotated[int, _COUNT(1000)]
+    session_timeout: Annotated[float, _SECONDS(1800.0)]
+    max_message_size: Annotated[int, _COUNT(4 * 1024 * 1024)]
+    head_timeout: Annotated[float, _SECONDS(5.0)]
+    body_timeout: Annotated[float, _SECONDS(30.0)]
+    max_requests: Annotated[int, _COUNT(1000)]
+    max_request_bytes: Annotated[int, _COUNT(256 * 1024 * 1024)]
     # As the HTML standard advises authors of event streams: a comment every 15 seconds or so, as some proxies drop
     # silent connections.
-    keep_alive: float = attrs.field(default=15.0, validator=_SECONDS)
-    ping_timeout: float = attrs.field(default=60.0, validator=_SECONDS)
-    max_connections: int = attrs.field(default=1000, validator=_COUNT)
-    write_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
-    grace: float = attrs.field(default=5.0, validator=_SECONDS)
-    auth: Protection | None = attrs.field(default=None, validator=_auth)
-    runner: str = attrs.field(default="hypercorn", validator=_runner)
+    keep_alive: Annotated[float, _SECONDS(15.0)]
+    ping_timeout: Annotated[float, _SECONDS(60.0)]
+    max_connections: Annotated[int, _COUNT(1000)]
+    write_timeout: Annotated[float, _SECONDS(30.0)]
+    grace: Annotated[float, _SECONDS(5.0)]
+    auth: Annotated[Protection | None, Default(check=_check_auth)]
+    runner: Annotated[str, Default("hypercorn", _check_runner)]
 
-    def __attrs_post_init__(self) -> None:
-        if self.event_store is not None and not isinstance(self.event_store, EventStore):
-            raise TypeError(f"event_store must be an EventStore, got {type(self.event_store).__name__}")
-        if self.event_store is not None and self.stateless:
+
+@attrs.frozen(init=False)
+class HttpOptions:
+    """Settings of an HTTP endpoint that have been checked, for endpoints that share them: ``options=HttpOptions(…)``.
+
+    Args:
+        shared: Options to begin with; the ``settings`` replace theirs.
+        settings: Those of `HttpSettings`.
+
+    Raises:
+        TypeError: If a value has the wrong type, or a name is unknown.
+        ValueError: If a value is out of range, or not a valid host or origin.
+
+    Attributes:
+        settings: Every setting.
+    """
+
+    settings: HttpSettings
+
+    def __init__(self, shared: Self | None = None, /, **settings: Unpack[HttpSettings]) -> None:
+        refuse_unknown(HttpOptions, settings, HttpSettings)
+        given = settings if shared is None else {**shared.settings, **settings}
+        self.__attrs_init__(completed(HttpSettings, given))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        settings = self.settings
+        if settings["event_store"] is not None and settings["stateless"]:
             raise ValueError("event_store needs sessions, but stateless=True keeps none")
+        endpoint, sse, websocket = settings["path"], settings["sse_path"], settings["websocket_path"]
         # Compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
-        paths = [path for path in (self.path, self.health_path, self.sse_path) if path is not None]
-        paths += [self.message_path] * (self.sse_path is not None)
+        paths = [path for path in (endpoint, settings["health_path"], sse) if path is not None]
+        paths += [settings["message_path"]] * (sse is not None)
         # A WebSocket begins with a GET that no other client sends, so the endpoint can have both.
-        if self.websocket_path is not None and self.websocket_path != self.path:
-            paths.append(self.websocket_path)
+        if websocket is not None and websocket != endpoint:
+            paths.append(websocket)
         if len(set(paths)) < len(paths):
             raise ValueError(f"paths must be distinct, got {', '.join(paths)}")
-        if self.path is None and self.sse_path is None and self.websocket_path is None:
+        if endpoint is None and sse is None and websocket is None:
             raise ValueError("path, sse_path and websocket_path are None, so nothing would be served: set one of them")
         self.guard(local=True)  # raises for a wrong host or origin now, not at the first request
 
     @property
     def endpoint(self) -> str:
         """The path of the endpoint that a server is known by: the first that is served."""
-        return self.path or self.sse_path or self.websocket_path or ""
+        return self.settings["path"] or self.settings["sse_path"] or self.settings["websocket_path"] or ""
 
     def guard(self, *, local: bool) -> HostGuard:
         """Return the guard for connections from this machine, or from elsewhere."""
-        hosts = self.allowed_hosts
+        hosts = self.settings["allowed_hosts"]
         # By default a web page can't reach a local server under a name of its own (DNS rebinding). A server that
         # listens elsewhere doesn't know its names, so it takes any until it is told.
         if hosts is None and local:
             hosts = LOOPBACK_HOSTS
         elif hosts is not None and not isinstance(hosts, str) and "*" in hosts:
             hosts = None
-        return HostGuard(hosts, self.allowed_origins)
-
-
-class HttpSettings(TypedDict, total=False):
-    """The fields of `HttpOptions`, as keyword arguments."""
-
-    path: str | None
-    health_path: str | None
-    allowed_hosts: Sequence[str] | None
-    allowed_origins: Sequence[str] | None
-    cors: bool
-    sse_path: str | None
-    message_path: str
-    websocket_path: str | None
-    stateless: bool
-    json_only: bool
-    event_store: EventStore | None
-    retry: float | None
-    max_sessions: int
-    session_timeout: float
-    max_message_size: int
-    head_timeout: float
-    body_timeout: float
-    max_requests: int
-    max_request_bytes: int
-    keep_alive: float
-    ping_timeout: float
-    max_connections: int
-    write_timeout: float
-    grace: float
-    auth: Protection | None
-    runner: str
+        return HostGuard(hosts, self.settings["allowed_origins"])

@@ -1,4 +1,4 @@
-"""What a server's HTTP endpoint needs from its ``auth=``; `trio_mcp.auth` implements it and is not imported here."""
+"""A server's ``auth=`` as its HTTP endpoint sees it; `trio_mcp.auth` implements it and is not imported here."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Identified:
 
 
 class Guard(Protocol):
-    """What judges the tokens of one endpoint, with all that it remembers of them."""
+    """The judge of the tokens of one endpoint, with all that it remembers of them."""
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
         """Judge the token of a request by the head alone. Scopes are for `Protection.permit`."""
 
 
 class Protection(Protocol):
-    """What can be passed to a server as ``auth=``. One object may serve any number of endpoints at the same time.
+    """The ``auth=`` of a server. One object may serve any number of endpoints at the same time.
 
     Attributes:
         resource: The URL by which clients know the server, as it is configured.

@@ -22,11 +22,11 @@ from trio_mcp.http.server.access import note_status
 from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
 from trio_mcp.http.server.door import ending
 from trio_mcp.http.server.gate import end_of
-from trio_mcp.http.server.host import Client, Run
+from trio_mcp.http.server.host import HostedClient, HostedRun
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.lines import CHUNK
 from trio_mcp.link import Link
-from trio_mcp.websocket.frames import Fault, too_big
+from trio_mcp.websocket.frames import CloseCause, too_big
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import NOT_TEXT, SUBPROTOCOL, Ended, Socket, TrioSocket, farewell
 from trio_mcp.websocket.stream import Accept, WatchedStream
@@ -35,12 +35,12 @@ __all__ = ["WebSockets", "wants_websocket"]
 
 # 1012, 1013 and 3000 (unauthorized) are not in RFC 6455, but in IANA's registry of close codes. The first two ask the
 # client to come back.
-ENDING: Final = Fault(CloseReason.SERVICE_RESTART, "the server is ending")
-FULL: Final = Fault(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
-EXPIRED: Final = Fault(3000, "the token has expired; come back with a new one")
-FAILED: Final = Fault(CloseReason.INTERNAL_ERROR, "the session failed")
+ENDING: Final = CloseCause(CloseReason.SERVICE_RESTART, "the server is ending")
+FULL: Final = CloseCause(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
+EXPIRED: Final = CloseCause(3000, "the token has expired; come back with a new one")
+FAILED: Final = CloseCause(CloseReason.INTERNAL_ERROR, "the session failed")
 
-# What trio-websocket reads in place of the client's head, which has been judged: only the key matters. Some heads that
+# trio-websocket reads this head in place of the client's, which has been judged: only the key matters. Some heads that
 # HTTP allows would make it fail.
 HEAD: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -68,10 +68,10 @@ class WebSockets:
         options: The settings of the endpoint.
     """
 
-    def __init__(self, run: Run, options: HttpOptions) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions) -> None:
         self._run = run
         self._options = options
-        self._sessions: set[Client] = set()
+        self._sessions: set[HostedClient] = set()
         self._count = 0
         self._ending = False
 
@@ -97,11 +97,17 @@ class WebSockets:
             raw,
             # Frames may have come together with the head, and were read along with it.
             HEAD % key + read.partition(b"\r\n\r\n")[2],
-            max_message_size=options.max_message_size,
-            write_timeout=options.write_timeout,
+            max_message_size=options.settings["max_message_size"],
+            write_timeout=options.settings["write_timeout"],
             is_client=False,
         )
-        socket = TrioSocket(stream, "client", options.keep_alive, options.ping_timeout, options.body_timeout)
+        socket = TrioSocket(
+            stream,
+            "client",
+            options.settings["keep_alive"],
+            options.settings["ping_timeout"],
+            options.settings["body_timeout"],
+        )
         async with background_nursery() as nursery:
             # It can only fail because the client has left.
             if await socket.open(partial(_accept, stream), nursery) is None:
@@ -141,7 +147,7 @@ class WebSockets:
         """Serve a WebSocket that an ASGI server has opened, or refuse it."""
         scope = request.scope
         event: Mapping[str, Any] = {}
-        with trio.move_on_after(self._options.head_timeout):
+        with trio.move_on_after(self._options.settings["head_timeout"]):
             event = await receive()
         # Before that event nothing may be sent; the time may be up, or the client may have left.
         if event.get("type") != "websocket.connect":
@@ -152,13 +158,13 @@ class WebSockets:
             await _refuse(refusal, "websocket.http.response" in scope.get("extensions", {}), send)
             return
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
-        await self._serve(AsgiSocket(receive, send, self._options.max_message_size), request)
+        await self._serve(AsgiSocket(receive, send, self._options.settings["max_message_size"]), request)
 
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
         # Asked again, because the server may have begun to end during the handshake.
-        if self._ending or self._count >= self._options.max_sessions:
+        if self._ending or self._count >= self._options.settings["max_sessions"]:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
             return
@@ -171,9 +177,9 @@ class WebSockets:
         if request.principal is not None:
             metadata["principal"] = request.principal
         link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
-        sessions: list[Client] = []
+        sessions: list[HostedClient] = []
 
-        def opened(session: Client) -> None:
+        def opened(session: HostedClient) -> None:
             sessions.append(session)
             self._sessions.add(session)
 
@@ -210,13 +216,13 @@ async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
     async with link.running() as channels:
         try:
             yield channels
-        # Not for a cancellation: that is the server's end, which the farewell names already.
+        # A cancellation is the server's end, which the farewell names already.
         except Exception:
             link.farewell = FAILED
             raise
 
 
-async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Client]) -> None:
+async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[HostedClient]) -> None:
     await trio.sleep_until(deadline)
     link.farewell = EXPIRED
     for session in sessions:  # one, or none yet
@@ -224,7 +230,7 @@ async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Clien
         await _end(session)
 
 
-async def _end(session: Client) -> None:
+async def _end(session: HostedClient) -> None:
     # First, because a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
     await session.end_listening()
     await session.wait_settled()
@@ -264,14 +270,14 @@ class AsgiSocket:
             raise Ended(farewell("client", code, event.get("reason")))
         text: str | None = event.get("text")
         if text is None:
-            await self._give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
+            await self._give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         data = (text or "").encode()
         # Late, as the ASGI server has all of it in memory by now: only a limit of its own can prevent that.
         if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
         return data
 
-    async def _give_up(self, fault: Fault) -> None:
+    async def _give_up(self, fault: CloseCause) -> None:
         await self.close(*fault)
         raise Ended(TransportError(f"the client sent {fault.reason}"))
 

@@ -9,7 +9,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import NO_SCOPES, Mounted, Needs, Settings
+from trio_mcp.server.features.feature import NO_SCOPES, FeatureSettings, Mounted, Needs
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
 from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
@@ -44,7 +44,7 @@ class Completer:
 class CompletionFeature:
     """Suggestions for arguments of a server's prompts and resource templates."""
 
-    def __init__(self, settings: Settings, prompts: PromptFeature, resources: ResourceFeature) -> None:
+    def __init__(self, settings: FeatureSettings, prompts: PromptFeature, resources: ResourceFeature) -> None:
         self.methods = {"completion/complete": self._complete}
         self.needs: Mapping[str, Needs] = {"completion/complete": self._needed}
         self._settings = settings

@@ -15,7 +15,7 @@ from trio_mcp.eras.capabilities import is_spec_method
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import Handler, Needs, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import FeatureSettings, Handler, Needs, RegisteredMethod
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import read_handler
 from trio_mcp.server.functions.introspection import is_async
@@ -38,7 +38,7 @@ class ResultError(Exception):
 
 @attrs.frozen
 class NotificationContext:
-    """What the handler of a notification knows besides the validated parameters.
+    """The context of the handler of a notification, beside the validated parameters.
 
     Attributes:
         method: The notification's method.
@@ -67,7 +67,7 @@ class CustomFeature:
         notifications: The notifications, by name.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredMethod] = Registry("method", TAKEN)
         self.notifications: Registry[RegisteredNotification] = Registry("notification", TAKEN)
         self.methods: dict[str, Handler] = {}  # `Dispatch` learns of them from the registry
@@ -122,7 +122,7 @@ class CustomFeature:
 
 @attrs.frozen
 class _CustomMethod:
-    settings: Settings
+    settings: FeatureSettings
     what: str
     call: Callable[[Any, ServedContext[Any]], Awaitable[Any]]
     params: Model | None

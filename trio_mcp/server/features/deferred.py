@@ -42,7 +42,7 @@ class Deferred(Generic[PartT]):
     def get(self) -> PartT:
         """Return the part, and make it if need be. Callable from any thread."""
         if self.made is None:
-            # Without the lock: an import waits for other threads, and one of those may wait here.
+            # It is made without the lock: an import waits for other threads, and one of those may wait here.
             made = self._make()
             with self._adopting:
                 if self.made is None:
@@ -57,7 +57,7 @@ class Deferred(Generic[PartT]):
 
     @property
     def needs(self: Deferred[FeatureT]) -> dict[str, Needs]:
-        """What tells the scopes that a request needs, by method."""
+        """The functions that tell which scopes a request needs, by method."""
         return {} if self.made is None else dict(self.made.needs)
 
     def capabilities(self: Deferred[FeatureT], revision: str) -> dict[str, Any]:

@@ -7,7 +7,15 @@ from typing import Any
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import NO_SCOPES, Feature, Handler, Middleware, Needs, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import (
+    NO_SCOPES,
+    Feature,
+    FeatureSettings,
+    Handler,
+    Middleware,
+    Needs,
+    RegisteredMethod,
+)
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.session.handlers import incoming_of
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
@@ -28,7 +36,7 @@ class Dispatch:
         needs: What tells the scopes that a request needs, for methods whose requests may need some.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.methods: dict[str, Handler] = {}
         self.needs: dict[str, Needs] = {}
         self._settings = settings
@@ -61,7 +69,7 @@ class Dispatch:
             McpError: If the method is unknown (-32601), or the handler refuses the request.
         """
         handler = self.methods.get(context.method)
-        # Not the middleware's matter either: it runs around requests that have a handler, and can't add methods.
+        # The middleware can't help either: it runs around requests that have a handler, and can't add methods.
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         context.settings = self._settings
@@ -73,8 +81,8 @@ class Dispatch:
         # HTTP has judged them before; on a WebSocket this comes first. A middleware sees nothing of what is refused.
         if self._settings.scoped and context.connection.permit is not None:
             self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
-        # Once for each request and in the event loop, before anything sees the context. If the function fails, so does
-        # the request: it must not be taken for one of an unknown caller.
+        # The function runs once for each request and in the event loop, before anything sees the context. If it fails,
+        # so does the request: it must not pass as one of an unknown caller.
         metadata = incoming_of(context).metadata
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
@@ -82,7 +90,7 @@ class Dispatch:
             from trio_mcp.principal import as_principal  # deferred: few servers know principals
 
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
-        # Never reset: the task serves this request only, and ends with it.
+        # It is never reset: the task serves this request only, and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 

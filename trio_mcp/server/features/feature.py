@@ -39,15 +39,15 @@ __all__ = [
     "Entry",
     "EntryKind",
     "Feature",
+    "FeatureSettings",
     "Handler",
     "Identify",
     "ListOptions",
-    "Member",
     "Middleware",
     "Mounted",
     "Needs",
     "RegisteredMethod",
-    "Settings",
+    "RunMember",
     "Visible",
     "checked_tags",
     "described",
@@ -107,17 +107,17 @@ class Feature(Protocol):
 
     @property
     def needs(self) -> Mapping[str, Needs]:
-        """What tells the scopes that a request needs, for methods whose requests may need some."""
+        """The functions that tell which scopes a request needs, for methods whose requests may need some."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
 
 
-class Member(Protocol):
+class RunMember(Protocol):
     """One of the servers of a run: the one that runs, or one that is mounted in it."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> FeatureSettings:
         """The server's settings."""
 
     @property
@@ -142,9 +142,10 @@ class Mounted(Protocol):
         """Return whether the entry exists for the client of a request, as the mounted server has it."""
 
 
-# By identity, and so hashable: what the lifespans of a run yielded is keyed by the settings of their servers.
+# They compare by identity, and so are hashable: the values of a run's lifespans are keyed by the settings of their
+# servers.
 @attrs.define(eq=False)
-class Settings:
+class FeatureSettings:
     """The part of a server that its features can see.
 
     Attributes:
@@ -246,7 +247,7 @@ class Settings:
                     await trio.lowlevel.checkpoint()
                 if not self.shows(each, context):
                     continue
-            # Only now: the cursor of a page after which nothing is shown would tell of what is hidden.
+            # This comes after the check: the cursor of a page after which nothing is shown would tell of hidden items.
             if len(page) == self.page_size:
                 next_cursor = registry.cursor_after(last)
                 break
@@ -355,7 +356,7 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     return found
 
 
-def held(details: Mapping[str, Any], settings: Settings, what: str) -> dict[str, Any]:
+def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> dict[str, Any]:
     """Return what all entries share besides their definitions: tags, scopes, and whether a filter decides about them.
 
     Raises:

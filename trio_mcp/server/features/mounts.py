@@ -18,7 +18,7 @@ from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Entry, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import Entry, FeatureSettings, RegisteredMethod
 from trio_mcp.server.features.prompts import PromptFeature, RegisteredPrompt
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
@@ -46,7 +46,7 @@ class Mounts:
         inner: The servers mounted in it.
     """
 
-    settings: Settings
+    settings: FeatureSettings
     lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None
     dispatch: Dispatch
     tools: ToolFeature
@@ -102,7 +102,7 @@ class Mounts:
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
-        # Only now: a server whose items were refused must not appear in the family.
+        # This comes last: a server whose items were refused must not appear in the family.
         self.inner.append(mount)
         self.completion.mount(other.completion)
         # From now on their changes are announced to the clients of this server's runs.
@@ -151,7 +151,7 @@ class _Mount:
 
     other: Mounts
     prefix: str | None
-    settings: Settings
+    settings: FeatureSettings
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:
@@ -250,7 +250,7 @@ class _Mirror(Generic[ItemT]):
     def removed(self, item: ItemT) -> None:
         """Remove the copy of an entry, unless it has already been removed here."""
         copy = self._copies.pop(item.name)
-        # By identity: after `remove_tool` on the mounting server, another tool may have been added under the name.
+        # Identity decides: after `remove_tool` on the mounting server, another tool may have been added under the name.
         if self._registry.find(copy.name) is copy:
             self._registry.remove(copy.name)
 

@@ -15,8 +15,8 @@ from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
     EntryKind,
+    FeatureSettings,
     Needs,
-    Settings,
     described,
     held,
     name_of,
@@ -116,7 +116,7 @@ class PromptFeature:
         registry: The prompts, by name.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredPrompt] = Registry("prompt")
         self.methods = {"prompts/list": self._list, "prompts/get": self._get}
         self.needs: Mapping[str, Needs] = {"prompts/get": self._needed}
@@ -200,7 +200,7 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
     return arguments
 
 
-def _make_prompt(function: Callable[..., Any], settings: Settings, details: PromptDetails) -> RegisteredPrompt:
+def _make_prompt(function: Callable[..., Any], settings: FeatureSettings, details: PromptDetails) -> RegisteredPrompt:
     from trio_mcp.types.prompts import Prompt, PromptArgument
 
     if not callable(function):
@@ -225,7 +225,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         definition,
         own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
-        # Without string: a string that was refused must not be parsed into another string.
+        # `string` is left out: a string that was refused must not be parsed into another string.
         {each: frozenset().union(*map(json_types, parts)) - {"string"} for each, parts in options.items()},
         **held(details, settings, what),
     )

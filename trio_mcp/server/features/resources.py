@@ -23,9 +23,9 @@ from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
     EntryKind,
+    FeatureSettings,
     Handler,
     Needs,
-    Settings,
     described,
     held,
     name_of,
@@ -134,7 +134,7 @@ class ResourceFeature:
         templates: The templates of resources, by URI template.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredResource] = Registry("resource")
         self.templates: Registry[RegisteredResource] = Registry("resource template")
         self.methods: dict[str, Handler] = {
@@ -184,7 +184,7 @@ class ResourceFeature:
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
         uri = params.get("uri")
-        # Without a context: what is bound here is never called.
+        # No context is needed: the function is bound here, but never called.
         found = self._first(uri, None) if type(uri) is str else None
         return NO_SCOPES if found is None else found[0].told_scopes
 
@@ -213,7 +213,7 @@ class ResourceFeature:
         revision = context.protocol_version
         try:
             if resource.function.may_ask:
-                # Found anew each time the function runs: if the resource was removed while the user was thinking,
+                # The resource is looked up each time the function runs: if it was removed while the user was thinking,
                 # it is not found.
                 value = await run_interactive(
                     context, lambda: self._find(uri, context)[1], park=resource.function.park_input
@@ -257,7 +257,7 @@ class ResourceFeature:
 
     def _offers(self, resource: RegisteredResource, context: ServedContext[Any]) -> bool:
         registry = self.registry if resource.template is None else self.templates
-        # Here and not in `Settings.shows`: templates that are disabled are among those looked at.
+        # Here and not in `FeatureSettings.shows`: templates that are disabled are among those looked at.
         return registry.get(resource.name) is resource and (
             not resource.filtered or self._settings.shows(resource, context)
         )
@@ -327,7 +327,7 @@ def _not_found(uri: str, revision: str) -> McpError:
 
 
 def _make_resource(
-    uri: str, function: Callable[..., Any], settings: Settings, details: ResourceDetails
+    uri: str, function: Callable[..., Any], settings: FeatureSettings, details: ResourceDetails
 ) -> RegisteredResource:
     if not callable(function):
         raise TypeError(f"a resource must be a function, got {type(function).__name__}")

@@ -13,14 +13,14 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_seconds
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
-from trio_mcp.server.connection import Exchange
+from trio_mcp.server.connection import SingleRequest
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
     EntryKind,
+    FeatureSettings,
     Needs,
-    Settings,
     described,
     held,
     name_of,
@@ -123,7 +123,7 @@ class ToolFeature:
         registry: The tools, by name.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredTool] = Registry("tool")
         self.methods = {"tools/list": self._list, "tools/call": self._call}
         self.needs: Mapping[str, Needs] = {"tools/call": self._needed}
@@ -220,7 +220,7 @@ def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[
     Raises:
         McpError: If they differ (-32020).
     """
-    if isinstance(context.connection, Exchange):  # a POST of the modern era: no other request has such headers
+    if isinstance(context.connection, SingleRequest):  # a POST of the modern era: no other request has such headers
         from trio_mcp.http.param_headers import check_parameter_headers, parameter_headers  # deferred: not for stdio
 
         try:
@@ -232,7 +232,7 @@ def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[
             raise McpError(error.code, error.message, error.data)
 
 
-def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDetails) -> RegisteredTool:
+def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details: ToolDetails) -> RegisteredTool:
     if not callable(function):
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
     name = name_of(function, details)

@@ -18,7 +18,7 @@ _EMPTY = inspect.Parameter.empty
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Kind(enum.Enum):
+class ProviderKind(enum.Enum):
     """How to obtain a provider's value: call it, await it, or enter it."""
 
     VALUE = enum.auto()
@@ -34,7 +34,7 @@ class Provider:
     key: object
     name: str
     function: Callable[..., Any]
-    kind: Kind
+    kind: ProviderKind
     context_parameter: str | None
     needs: Needs
 
@@ -100,33 +100,34 @@ def _read(
     return known[key]
 
 
-def _kind_of(function: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
+def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., Any]]:
     """Return how to obtain a provider's value, and the function to call for it."""
     # Generator functions are wrapped here; functions that a decorator has wrapped already are recognized further down.
     plain = bare(function)
     call = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.isasyncgenfunction(call):
-        return Kind.ASYNC_MANAGER, contextlib.asynccontextmanager(function)
+        return ProviderKind.ASYNC_MANAGER, contextlib.asynccontextmanager(function)
     if inspect.isgeneratorfunction(call):
-        return Kind.MANAGER, contextlib.contextmanager(function)
+        return ProviderKind.MANAGER, contextlib.contextmanager(function)
     if is_async(function):
-        return Kind.AWAITED, function
+        return ProviderKind.AWAITED, function
     # Only decorated generators are entered. Other context managers are values: a provider may well return an open file
     # or a lock.
     below = inspect.unwrap(call)
     for test, kind in (
-        (inspect.isasyncgenfunction, Kind.ASYNC_MANAGER),
-        (inspect.isgeneratorfunction, Kind.MANAGER),
-        (inspect.iscoroutinefunction, Kind.AWAITED),
+        (inspect.isasyncgenfunction, ProviderKind.ASYNC_MANAGER),
+        (inspect.isgeneratorfunction, ProviderKind.MANAGER),
+        (inspect.iscoroutinefunction, ProviderKind.AWAITED),
     ):
         if test(below):
             return kind, function
-    return Kind.VALUE, function
+    return ProviderKind.VALUE, function
 
 
 def _key_of(function: Callable[..., Any]) -> object:
     """Return the key by which two providers are the same."""
-    # Not the identity, if possible: `obj.method` is a new object each time, but these compare equal.
+    # The function itself is the better key where it is hashable: `obj.method` is a new object each time, but these
+    # compare equal.
     try:
         hash(function)
     except TypeError:
@@ -142,7 +143,7 @@ def _name(function: object) -> str:
 
 
 # Only these need the event loop; the others run wherever the function runs.
-_IN_THE_LOOP = (Kind.AWAITED, Kind.ASYNC_MANAGER)
+_IN_THE_LOOP = (ProviderKind.AWAITED, ProviderKind.ASYNC_MANAGER)
 
 
 class _Step(NamedTuple):
@@ -232,7 +233,7 @@ class Dependencies:
             function: The function.
             arguments, named: Its other arguments.
         """
-        # The plan is made once, at registration; only with overrides, which are for tests, anew for each call.
+        # The plan is made once, at registration; only with overrides, which are for tests, is it made for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
         values: list[Any] = [None] * len(plan.steps)  # by step number
@@ -246,11 +247,11 @@ class Dependencies:
         async with contextlib.AsyncExitStack() as stack:
             for number in plan.in_loop:
                 kind, value = _provided(plan.steps[number], values, context)
-                if kind is Kind.ASYNC_MANAGER:
+                if kind is ProviderKind.ASYNC_MANAGER:
                     value = await stack.enter_async_context(value)
-                elif kind is Kind.MANAGER:
+                elif kind is ProviderKind.MANAGER:
                     value = stack.enter_context(value)
-                elif kind is Kind.AWAITED:
+                elif kind is ProviderKind.AWAITED:
                     value = await value
                 values[number] = value
             if self._is_async:
@@ -265,7 +266,7 @@ class Dependencies:
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)
-                if kind is Kind.MANAGER:
+                if kind is ProviderKind.MANAGER:
                     value, entered = stack.enter_context(value), True
                 values[number] = value
             value = ready()
@@ -286,7 +287,7 @@ class Dependencies:
         )
 
 
-def _provided(step: _Step, values: list[Any], context: object) -> tuple[Kind, Any]:
+def _provided(step: _Step, values: list[Any], context: object) -> tuple[ProviderKind, Any]:
     provider = step.provider
     given = {name: values[number] for name, number in step.arguments.items()}
     if provider.context_parameter is not None:

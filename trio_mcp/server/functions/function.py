@@ -103,7 +103,7 @@ class Function:
         return functools.partial(self._call, **values)
 
     def _check(self, schema: ArgumentsSchema, arguments: dict[str, Any]) -> None:
-        # Before the signature: the hand-written schema is the one that clients have seen, so a problem is told in its
+        # The hand-written schema is checked before the signature: clients have seen it, so a problem is told in its
         # terms if possible.
         if (problem := schema.problem(arguments)) is not None:
             raise InvalidArguments(problem, frozenset(arguments))

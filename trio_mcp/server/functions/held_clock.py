@@ -115,7 +115,7 @@ class HeldClock(trio.abc.Instrument):
             self._update()
 
     def _update(self) -> None:
-        # What the user has set meanwhile stays: it is not ours to put back.
+        # A threshold that the user has set meanwhile stays: it is not ours to put back.
         clock, running = self._clock, self._threads > len(self._guests) or bool(self._waiting)
         if running and clock.autojump_threshold < PATIENCE:
             self._threshold = clock.autojump_threshold

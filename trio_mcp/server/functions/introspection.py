@@ -73,7 +73,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
         try:
             return get_type_hints(target, localns=cells, include_extras=True)
         except NameError:
-            # From the weakest to the strongest: a local name hides `known`, and the closure is certain.
+            # The weakest comes first: a local name hides `known`, and the closure is certain.
             names = {**known, **_enclosing_scopes(target), **cells}
             return get_type_hints(target, localns=names, include_extras=True)
     except NameError as exc:
@@ -100,7 +100,7 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
-    # Partials and decorators may alternate. One with a __signature__ of its own speaks for itself.
+    # Partials and decorators may alternate. One with its own __signature__ speaks for itself.
     while True:
         below: Callable[..., Any] = inspect.unwrap(bare(function), stop=lambda each: hasattr(each, "__signature__"))
         if below is function:
@@ -163,8 +163,8 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
     Returns:
         The text (None if empty), and the description of each parameter that has one.
     """
-    # What a function returns stays in the text, as the model should know it. Types are in the schema already, and
-    # exceptions are no concern of a caller over the wire.
+    # The section on the return value stays in the text, as the model should know it. Types are in the schema already,
+    # and exceptions are no concern of a caller over the wire.
     if not docstring:
         return None, {}
     kept: list[str] = []

@@ -20,13 +20,14 @@ from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_s
 from typing_extensions import TypedDict
 
 from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, inlined, json_schema_of, without_null
-from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
+from trio_mcp.server.functions.structure import Structure, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 
 __all__ = ["Contract", "Parameter", "contract_of", "made_at_once", "parameter_of", "put_together"]
 
 _EMPTY = inspect.Parameter.empty
-# What a Field may say of a parameter that is put together from parts. All else must be as in a Field that says nothing.
+# A Field may say these of a parameter that is put together from parts. Everything else must be as in a Field that says
+# nothing.
 _READ_HERE = ("annotation", "default", "description", "metadata")
 _NOTHING_SAID = Field()
 _ELSEWHERE = {
@@ -67,7 +68,7 @@ class Parameter(NamedTuple):
 
 
 class Contract(NamedTuple):
-    """What a function takes.
+    """The parameters of a function, as pydantic knows them.
 
     Attributes:
         validate: Validates arguments, and fills in defaults.
@@ -102,7 +103,7 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
     if any(each.description for each in (*extras, field) if isinstance(each, FieldInfo)):
         description = None
     elif len(texts) == 1:
-        # What stands in the annotation is closer to the parameter than the docstring. Two strings may mean anything.
+        # The annotation is closer to the parameter than the docstring. Two strings may mean anything.
         description = texts[0]
     if (default is None or (field and field.default is None)) and not _allows_none(annotation):
         # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
@@ -178,7 +179,7 @@ def _made(
 
 
 class _Part(NamedTuple):
-    """What pydantic makes of a type: its core schema and its JSON Schema. Shared by all parameters of the type."""
+    """A type as pydantic sees it: its core schema and its JSON Schema. Shared by all parameters of the type."""
 
     core: CoreSchema
     schema: dict[str, Any]
@@ -220,7 +221,7 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
     fields = [each for each in (*metadata, default) if isinstance(each, FieldInfo)]
     if fields:
         field, metadata = fields[0], [each for each in metadata if not isinstance(each, FieldInfo)]
-        # What several say is merged, by rules of pydantic's own.
+        # pydantic merges several fields by its own rules.
         if len(fields) > 1 or (metadata and field.metadata) or not (field.description is None or field.description):
             raise Unclear
         if any(getattr(field, name) != value for name, value in _ELSEWHERE.items()):
@@ -248,7 +249,7 @@ def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1_000)  # chosen: more than a server has types
-def _part(kind: Kind) -> _Part:
+def _part(kind: Structure) -> _Part:
     # With a Field, which is not hashable: for Annotated[int, Ge(1.0)] typing may give the Annotated[int, Ge(1)] that it
     # has in its cache.
     annotation = _annotated(kind.annotation, [*kind.constraints, Field()])

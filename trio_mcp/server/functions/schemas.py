@@ -31,7 +31,7 @@ MAX_PLACE = 100
 MAX_PROBLEM = 500
 """The maximum length of a message about an argument, in characters."""
 
-# What decimal.Decimal and int accept in a string, but for infinities, NaN, underscores and spaces.
+# decimal.Decimal and int accept such strings, and also infinities, NaN, underscores and spaces.
 DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INTEGER = r"^[+-]?[0-9]+$"
 
@@ -50,7 +50,7 @@ _NAMES: dict[type, frozenset[str]] = {
     dict: frozenset({"object"}),
     type(None): frozenset({"null"}),
 }
-# What a schema without a type allows.
+# A schema without a type allows all of these.
 _JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
 _SCALARS = frozenset({"boolean", "integer", "number"})
 
@@ -275,8 +275,8 @@ def text_types(schema: dict[str, Any]) -> dict[str, frozenset[str]]:
         options = list(alternatives(part, schema.get("$defs", {})))
         if any("string" in json_types(option) for option in options):
             continue
-        # A number or a boolean in a string fits already, unless a strict type refuses it. Only a list of values takes
-        # none of its own accord.
+        # A number or a boolean in a string fits already, unless a strict type refuses it. Only a list of values never
+        # takes one.
         types = (json_types(each) - (_SCALARS if listed_values(each) is None else frozenset()) for each in options)
         if allowed := frozenset().union(*types):
             found[name] = allowed

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from trio_mcp import _attrs as attrs
 
-__all__ = ["Kind", "Unclear", "kind_of"]
+__all__ = ["Structure", "Unclear", "kind_of"]
 
 _LEAVES = frozenset({
     str, int, float, bool, type(None), None, Any, object, list, dict,
@@ -40,7 +40,7 @@ class Unclear(Exception):
 
 
 @attrs.frozen
-class Kind:
+class Structure:
     """A type that equals each type of the same structure.
 
     Types themselves can't be compared so: ``int | str`` equals ``str | int``, and an ``Annotated`` with a ``ge=1`` one
@@ -56,7 +56,7 @@ class Kind:
     _structure: Hashable
 
 
-def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = False) -> Kind:
+def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = False) -> Structure:
     """Return the kind of a type.
 
     Args:
@@ -69,7 +69,7 @@ def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = 
         TypeError: If the type, or a part of it, is not hashable.
     """
     structure = _structure(annotation, models), *map(_constraint, constraints)
-    return Kind(annotation, tuple(constraints), structure)
+    return Structure(annotation, tuple(constraints), structure)
 
 
 def _structure(kind: Any, models: bool) -> Hashable:

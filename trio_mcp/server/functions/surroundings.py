@@ -1,7 +1,7 @@
-"""What the functions of a server are called with, and how they say what they need.
+"""The surroundings in which a server's functions are called, and how functions say what they need.
 
-What a function with dependencies needs is in `trio_mcp.server.functions.dependencies`, which is imported with the first
-such function.
+The needs of a function with dependencies are in `trio_mcp.server.functions.dependencies`, which is imported with the
+first such function.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Overrides:
     """
 
     def __init__(self) -> None:
-        # Of each provider's key and a `Provider`; not typed: that module imports this one.
+        # It maps each provider's key to a `Provider`; that is not typed, as its module imports this one.
         self.active: Mapping[object, Any] = {}
         self._entries: list[tuple[object, Any]] = []
 

@@ -29,7 +29,7 @@ from trio_mcp.types.elicitation import (
     UntitledSingleSelectEnumSchema,
 )
 
-__all__ = ["Form", "NoSuchField", "form_of"]
+__all__ = ["ModelForm", "NoSuchField", "form_of"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -86,7 +86,7 @@ class _Field:
 
 
 @attrs.frozen(eq=False)
-class Form(Generic[ModelT]):
+class ModelForm(Generic[ModelT]):
     """The form made from a model."""
 
     model: type[ModelT]
@@ -131,7 +131,7 @@ class Form(Generic[ModelT]):
             return self.model.model_validate_json(to_json(data))
 
 
-def form_of(model: type[ModelT]) -> Form[ModelT]:
+def form_of(model: type[ModelT]) -> ModelForm[ModelT]:
     """Return the form of a model.
 
     Raises:
@@ -144,7 +144,7 @@ def form_of(model: type[ModelT]) -> Form[ModelT]:
 
 # Bounded, because a handler may make a model class for each question.
 @functools.lru_cache(maxsize=512)
-def _form_of(model: type[ModelT]) -> Form[ModelT]:
+def _form_of(model: type[ModelT]) -> ModelForm[ModelT]:
     what = f"the form {model.__name__}"
     schema = json_schema_of(adapter_for(model, what), "validation", what, _FormSchema())
     definitions = schema.get("$defs", {})
@@ -159,7 +159,7 @@ def _form_of(model: type[ModelT]) -> Form[ModelT]:
             required.remove(name)  # an answer can't have null, so the user must be able to leave the field empty
             nullable.add(name)
         fields[name] = _field(part, definitions, f"{what}: the field {name!r}")
-    return Form(model, fields, tuple(required), frozenset(nullable))
+    return ModelForm(model, fields, tuple(required), frozenset(nullable))
 
 
 def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

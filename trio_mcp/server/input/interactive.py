@@ -218,7 +218,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
 
     Args:
         context: The context of the function.
-        bind: Binds the function to its arguments, anew for each time that it runs.
+        bind: Binds the function to its arguments, each time that it runs.
         park: Whether the function keeps waiting where it asks in the modern era, instead of running again.
 
     Returns:

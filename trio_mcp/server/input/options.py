@@ -1,4 +1,4 @@
-"""What a server holds for functions that ask for input, and what such functions return.
+"""The settings of a server for functions that ask for input, and the values that such functions return.
 
 The rest of this package is imported when a function is registered that may ask: most servers have none.
 """
@@ -36,7 +36,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
     if keys is None:
         return None
     if isinstance(keys, (bytes, bytearray, memoryview)):
-        # A single key; without this test, its bytes would be taken for a sequence of keys.
+        # This is a single key; without this test, its bytes would pass as a sequence of keys.
         keys = [bytes(keys)]
     elif isinstance(keys, str) or not isinstance(keys, Sequence):
         raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
@@ -68,7 +68,7 @@ class InputOptions:
         TypeError, ValueError: If a value is invalid.
     """
 
-    # Not in the repr: a log with the settings of a server must not let its readers forge states.
+    # The repr leaves it out: a log with the settings of a server must not let its readers forge states.
     key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
     # Chosen: time for a person to fill in a form, and few enough rounds and tasks for a hostile client to be harmless.
     ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
@@ -102,7 +102,7 @@ class Asked:
 
 @attrs.frozen(init=False)
 class InputRequired:
-    """The return value of a function that needs input, and is to be called again with it: the explicit form of asking.
+    """The return value of a function that needs input and wants to be called again with it: the explicit way to ask.
 
     In the next call, `Context.input_responses` has the answers by key, and `Context.input_state` the state.
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # few servers ask, so the wire types of questions are loaded 
 
 __all__ = [
     "Accepted",
-    "Asker",
     "Cancelled",
     "Declined",
     "Elicited",
     "InputRequest",
+    "QuestionContext",
     "UrlElicitationRequired",
     "ask_form",
     "ask_roots",
@@ -51,7 +51,7 @@ class Asking(Protocol):
         """Return the answers to some questions, asked in one round."""
 
 
-class Asker(Protocol):
+class QuestionContext(Protocol):
     """The part of a `Context` that a question uses."""
 
     @property
@@ -131,7 +131,7 @@ class InputRequest(Coroutine[Any, Any, T]):
 
     def __init__(
         self,
-        context: Asker,
+        context: QuestionContext,
         method: str,
         needs: tuple[str, ...],
         params: Callable[[str], dict[str, Any] | None],
@@ -168,7 +168,7 @@ class InputRequest(Coroutine[Any, Any, T]):
             text = f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def check(self, context: Asker) -> None:
+    def check(self, context: QuestionContext) -> None:
         """Refuse to ask what the client has not declared, or what its revision does not define.
 
         Raises:
@@ -277,7 +277,7 @@ def no_asking(method: str) -> LocalProtocolError:
     )
 
 
-def can_be_asked(context: Asker, capability: str) -> bool:
+def can_be_asked(context: QuestionContext, capability: str) -> bool:
     """Return whether a client has declared a capability, one that its revision defines."""
     # A client may declare what its revision does not define; such a declaration does not count.
     if capability not in context.rules.client_capabilities:
@@ -303,7 +303,7 @@ def _check_message(message: object) -> None:
 
 
 def ask_form(
-    context: Asker, message: str, model: type[ModelT], key: str | None, timeout: float | None
+    context: QuestionContext, message: str, model: type[ModelT], key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[ModelT]]:
     """Make a question with a form; see `Context.elicit`."""
     from trio_mcp.server.input.forms import NoSuchField, form_of
@@ -329,7 +329,7 @@ def ask_form(
 
 
 def ask_url(
-    context: Asker, message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
+    context: QuestionContext, message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[None]]:
     """Make a question that asks the user to visit a page; see `Context.elicit_url`."""
     from trio_mcp.types.elicitation import ElicitResult
@@ -360,7 +360,7 @@ def ask_url(
     return InputRequest(context, "elicitation/create", (_URL,), params, read, key, timeout, identity)
 
 
-def ask_roots(context: Asker, key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
+def ask_roots(context: QuestionContext, key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
     """Make a question for the client's roots; see `Context.list_roots`."""
     from trio_mcp.types.roots import ListRootsResult
 

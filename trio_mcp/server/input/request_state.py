@@ -138,7 +138,8 @@ class StateSealer:
     ) -> None:
         # A random key by default: safe without any setting, at the price that a token is worthless in another process.
         self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
-        # Signed with each token: it can't be replayed to another server, or taken for another use of the same key.
+        # The domain is signed with each token: it can't be replayed to another server, or pass for another use of the
+        # same key.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
         # The wall clock and not Trio's: the process that reads the expiry time may be another one.
         self._clock = clock

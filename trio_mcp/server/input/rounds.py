@@ -26,7 +26,7 @@ from trio_mcp.principal import Principal
 from trio_mcp.server.functions.function import Call, single
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.input.options import Asked, InputRequired, InputRun
-from trio_mcp.server.input.questions import Asker, InputRequest, UrlElicitationRequired
+from trio_mcp.server.input.questions import InputRequest, QuestionContext, UrlElicitationRequired
 from trio_mcp.server.input.request_state import (
     Answer,
     Question,
@@ -65,7 +65,7 @@ class PartOfRun(Protocol):
 
 
 class AskedClient(Protocol):
-    """The recipient of questions in the legacy era: the client's `Connection`."""
+    """The recipient of questions in the legacy era: the client's `ServedSession`."""
 
     def note_elicitation(self, elicitation_id: str) -> None: ...
 
@@ -81,7 +81,7 @@ class AskingSettings(Protocol):
     def describe_failure(self, context: Any, text: str, exc: Exception, ours: type[Exception]) -> str: ...
 
 
-class AskingContext(Asker, Protocol):
+class AskingContext(QuestionContext, Protocol):
     """The part of a `Context` that the rounds of its request use.
 
     Attributes:
@@ -119,7 +119,7 @@ class AskingContext(Asker, Protocol):
 
 
 class _Branch(NamedTuple):
-    """A part of a function that asks in an order of its own, beside other parts."""
+    """A part of a function that asks in its own order, beside other parts."""
 
     rounds: object
     prefix: str
@@ -345,7 +345,8 @@ class Rounds:
         self._check_round()
         for key, request in requests.items():
             request.check(self.context)
-            # Asked once more on purpose: an answer from an earlier round would otherwise be taken for the new one.
+            # The question is asked once more on purpose: an answer from an earlier round would otherwise pass for the
+            # new one.
             self.answers.pop(key, None)
         return requests
 
@@ -419,7 +420,7 @@ class HandshakeRounds(Rounds):
             requests = self.explicit(value)
             revision = self.context.protocol_version
             await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
-            # As in a new request of the modern era: keys are counted from the start, and the arguments bound anew.
+            # As in a new request of the modern era, keys are counted from the start, and the arguments are bound again.
             self._used.clear()
             # Only counted for `max_rounds`, which stops a function that would ask forever.
             self._round += 1
@@ -486,7 +487,7 @@ class ReplayedRounds(Rounds):
         finally:
             self._close()
         # A function may still return a value after its question, if it asked in a thread or a shielded scope and caught
-        # the end of the round. The question has been asked all the same, so the value is dropped.
+        # the end of the round. The question has been asked, so the value is dropped.
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:

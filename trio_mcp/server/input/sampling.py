@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
 
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.server.input.questions import Asker, InputRequest
+from trio_mcp.server.input.questions import InputRequest, QuestionContext
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import (
@@ -49,7 +49,7 @@ class SampleDetails(TypedDict, total=False):
 
 
 def ask_model(
-    context: Asker,
+    context: QuestionContext,
     messages: Messages,
     *,
     max_tokens: int,

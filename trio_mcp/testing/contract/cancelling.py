@@ -11,9 +11,9 @@ import trio
 
 from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.testing.contract.bench import Bench, End, descriptors, number_of, settled, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
+from trio_mcp.testing.contract.stage import End, Stage, descriptors, number_of, settled, tasks
 
 __all__: list[str] = []
 
@@ -74,13 +74,13 @@ class _Steps(trio.abc.Instrument):
         return "without a cancellation" if self.last is None else f"cancelled after {self.last} steps"
 
 
-async def _everywhere(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
+async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     """Run a scenario, and again with a cancellation at each of its steps, or at as many as are asked for."""
     await scenario(whole := _Steps())
     # A few more than were counted: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
     # Spread over all of it: the last steps, in which things are closed, matter as much as the first.
-    for n in range(places := min(total, bench.places)):
+    for n in range(places := min(total, stage.places)):
         await scenario(_Steps(n * total // places))
 
 
@@ -88,88 +88,88 @@ async def _everywhere(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]
 
 
 @rule("Opening that is cancelled, at any step, leaves nothing running, and the next connection opens")
-async def cancel_open(bench: Bench) -> None:
+async def cancel_open(stage: Stage) -> None:
     async def scenario(steps: _Steps) -> None:
         with steps.scope:
             steps.on()
             try:
-                async with bench.pair():
+                async with stage.pair():
                     # Before anything happens in the block, which is not what this rule is about.
                     steps.off()
             finally:
                 steps.off()
 
-    await _leaves_nothing(bench, scenario)
+    await _leaves_nothing(stage, scenario)
 
 
 @rule("Leaving that is cancelled, at any step, leaves nothing running, and the next connection opens")
-async def cancel_leave(bench: Bench) -> None:
+async def cancel_leave(stage: Stage) -> None:
     async def scenario(steps: _Steps) -> None:
         with steps.scope:
             try:
-                async with bench.pair() as (client, server):
-                    await bench.talk(client, server)
-                    # Not taken by the other end, so that leaving finds a message on its way.
-                    await client.send(bench.note())
+                async with stage.pair() as (client, server):
+                    await stage.talk(client, server)
+                    # The other end does not take it, so leaving finds a message on its way.
+                    await client.send(stage.note())
                     steps.on()
             finally:
                 steps.off()
 
-    await _leaves_nothing(bench, scenario)
+    await _leaves_nothing(stage, scenario)
 
 
-async def _leaves_nothing(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
+async def _leaves_nothing(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     before = [(now, now()) for now in (tasks, descriptors)]
     await scenario(_Steps())
-    # What is left even without a cancellation breaks a rule of its own.
-    watched = [(now, at_first) for now, at_first in before if not await bench.nothing_left(now, at_first)]
+    # Things that are left even without a cancellation break another rule.
+    watched = [(now, at_first) for now, at_first in before if not await stage.nothing_left(now, at_first)]
 
     async def watching(steps: _Steps) -> None:
         await scenario(steps)
         for now, at_first in watched:
-            if left := await bench.nothing_left(now, at_first):
-                raise bench.broken(f"{steps}, it left {', '.join(left[:3])}")
+            if left := await stage.nothing_left(now, at_first):
+                raise stage.broken(f"{steps}, it left {', '.join(left[:3])}")
 
-    await _everywhere(bench, watching)
-    async with bench.pair() as (client, server):
-        await bench.talk(client, server)
+    await _everywhere(stage, watching)
+    async with stage.pair() as (client, server):
+        await stage.talk(client, server)
 
 
 @rule("A cancellation is not swallowed: it gets out of opening, of the block, and of a receive that waits")
-async def cancellation(bench: Bench) -> None:
+async def cancellation(stage: Stage) -> None:
     went_on = []
     with trio.CancelScope() as scope:
         scope.cancel()
-        async with bench.pair():
+        async with stage.pair():
             went_on.append("the block of a connection that was cancelled before it was opened")
     with trio.CancelScope() as scope:
-        async with bench.pair():
+        async with stage.pair():
             scope.cancel()
             await trio.sleep_forever()
         went_on.append("what follows a block that was cancelled")
-    async with bench.pair() as ends:
+    async with stage.pair() as ends:
         for each in ends:
             # The outer bound is for a receive that swallows its cancellation and goes on waiting.
-            with trio.move_on_after(bench.timeout), trio.CancelScope() as scope:
+            with trio.move_on_after(stage.timeout), trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
 
                     @nursery.start_soon
                     async def cancel(scope: trio.CancelScope = scope) -> None:
-                        # Only once the receive waits: earlier, the cancellation would strike at a checkpoint on the way
-                        # there.
+                        # The cancellation comes once the receive waits: earlier, it would strike at a checkpoint on the
+                        # way there.
                         await settled()
                         scope.cancel()
 
                     await each.link.read.receive()
                     went_on.append(f"a receive of the {each.name}'s that was cancelled")
     if went_on:
-        raise bench.broken(f"{went_on[0]} went on as if nothing had happened")
+        raise stage.broken(f"{went_on[0]} went on as if nothing had happened")
 
 
 @rule(
     "Opening, sending, receiving, closing and leaving are checkpoints: other tasks run, and a cancellation is noticed"
 )
-async def checkpoints(bench: Bench) -> None:
+async def checkpoints(stage: Stage) -> None:
     from trio.testing import assert_checkpoints  # deferred: trio.testing imports pytest where it is installed
 
     without: list[str] = []
@@ -186,19 +186,19 @@ async def checkpoints(bench: Bench) -> None:
             without.append(what)
         return done[0]
 
-    with bench.within("opening, sending, receiving, closing and leaving"):
-        async with _Leaving(bench.bare(), check) as (client, server):
+    with stage.within("opening, sending, receiving, closing and leaving"):
+        async with _Leaving(stage.bare(), check) as (client, server):
             ends = {"client": client, "server": server}
             for name, other in (("client", "server"), ("server", "client")):
-                await check(f"the {name}'s send", ends[name].write.send(_message(bench)))
+                await check(f"the {name}'s send", ends[name].write.send(_message(stage)))
                 await check(f"the {other}'s receive", ends[other].read.receive())
                 # There the server may not begin, so its send would wait for a request that never comes.
-                if "calls_only" in bench.traits:
+                if "calls_only" in stage.traits:
                     break
             for half in (client.write, client.read, server.write, server.read):
                 await check("a close", half.aclose())
     if without:
-        raise bench.broken(f"no checkpoint: {', '.join(without)}")
+        raise stage.broken(f"no checkpoint: {', '.join(without)}")
 
 
 # `async with` has no place between opening and its block where a check of the opening could end.
@@ -224,33 +224,34 @@ class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
 
 
 @rule("A send that is cancelled, at any step, has sent nothing; one that returns has; the link goes on")
-async def cancel_send(bench: Bench) -> None:
-    async with bench.pair() as ends:
-        for source, target in ways(bench, *ends):
+async def cancel_send(stage: Stage) -> None:
+    async with stage.pair() as ends:
+        for source, target in ways(stage, *ends):
 
             async def scenario(steps: _Steps, source: End = source, target: End = target) -> None:
                 sent: list[Incoming] = []
-                async with _checking(bench, source, target, sent, str(steps)):
-                    with bench.within(f"{SOME} sends"), steps.cancelling():
+                async with _checking(stage, source, target, sent, str(steps)):
+                    with stage.within(f"{SOME} sends"), steps.cancelling():
                         for _ in range(SOME):
-                            await source.link.write.send(SessionMessage(message := bench.note()))
-                            # Only after its send: one that raises `Cancelled` must not have sent anything.
+                            await source.link.write.send(SessionMessage(message := stage.note()))
+                            # The message counts only after its send: one that raises `Cancelled` must not have sent
+                            # anything.
                             sent.append(message)
 
-            await _everywhere(bench, scenario)
+            await _everywhere(stage, scenario)
             async with trio.open_nursery() as nursery:
-                waits = await (stuck := Stuck(bench, source)).fill(nursery)
+                waits = await (stuck := Stuck(stage, source)).fill(nursery)
                 nursery.cancel_scope.cancel()
                 await stuck.gives_up(target)
             if waits:
-                async with _checking(bench, source, target, stuck.sent, "cancelled while it waited for the reader"):
+                async with _checking(stage, source, target, stuck.sent, "cancelled while it waited for the reader"):
                     pass
 
 
 @contextlib.asynccontextmanager
-async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
+async def _checking(stage: Stage, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
     """Read all the while, and check that exactly what was sent arrives."""
-    last = bench.note()
+    last = stage.note()
     arrived: list[Incoming] = []
     async with trio.open_nursery() as nursery:
 
@@ -266,18 +267,18 @@ async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming]
         await source.send(last)
     due, came = ([number_of(each) for each in some] for some in ([*sent, last], arrived))
     if lost := [number for number in due if number not in came]:
-        raise bench.broken(f"a send of the {source.name}'s, {when}: {len(lost)} of {len(due)} messages were lost")
+        raise stage.broken(f"a send of the {source.name}'s, {when}: {len(lost)} of {len(due)} messages were lost")
     if len(came) > len(due):
-        raise bench.broken(f"a send of the {source.name}'s, {when}: a message arrived though its send was cancelled")
+        raise stage.broken(f"a send of the {source.name}'s, {when}: a message arrived though its send was cancelled")
 
 
 @rule("A receive that is cancelled, at any step, loses nothing; the link goes on")
-async def cancel_receive(bench: Bench) -> None:
-    async with bench.pair() as ends:
-        for source, target in ways(bench, *ends):
+async def cancel_receive(stage: Stage) -> None:
+    async with stage.pair() as ends:
+        for source, target in ways(stage, *ends):
 
             async def scenario(steps: _Steps, source: End = source, target: End = target) -> None:
-                sent = [bench.note() for _ in range(SOME)]
+                sent = [stage.note() for _ in range(SOME)]
                 arrived: list[Incoming] = []
                 async with trio.open_nursery() as nursery:
 
@@ -286,41 +287,41 @@ async def cancel_receive(bench: Bench) -> None:
                         for message in sent:
                             await source.send(message)
 
-                    with bench.within(f"{SOME} receives"), steps.cancelling():
+                    with stage.within(f"{SOME} receives"), steps.cancelling():
                         for _ in sent:
                             arrived.append((await target.link.read.receive()).message)
-                    # What the cancelled receive did not return must still be there for the next one.
+                    # A message that the cancelled receive did not return must still be there for the next one.
                     arrived += await target.collect(SOME - len(arrived))
                 lost = {number_of(each) for each in sent} - {number_of(each) for each in arrived}
                 if lost:
-                    raise bench.broken(f"a receive of the {target.name}'s, {steps}: {len(lost)} of {SOME} were lost")
+                    raise stage.broken(f"a receive of the {target.name}'s, {steps}: {len(lost)} of {SOME} were lost")
 
-            await _everywhere(bench, scenario)
+            await _everywhere(stage, scenario)
 
 
 @rule("A close that is cancelled, at any step, closes all the same")
-async def cancel_close(bench: Bench) -> None:
+async def cancel_close(stage: Stage) -> None:
     for end, half in ((0, "read"), (0, "write"), (1, "read"), (1, "write")):
         usually: tuple[bool, bool] | None = None
 
         async def scenario(steps: _Steps, end: int = end, half: str = half) -> None:
             nonlocal usually
-            async with bench.pair() as ends:
+            async with stage.pair() as ends:
                 each, other = ends[end], ends[1 - end]
                 channel: trio.abc.AsyncResource = getattr(each.link, half)
-                with bench.within("aclose()"), steps.cancelling():
+                with stage.within("aclose()"), steps.cancelling():
                     await channel.aclose()
                 closed = isinstance(await each.attempt(half, "after its close"), trio.ClosedResourceError)
                 # If the first run saw no end, the others won't either, and each wait for it would take a whole timeout.
                 found = closed, half == "write" and usually != (True, False) and await other.ends()
-                # What it does not do without a cancellation breaks a rule of its own.
+                # A close that fails even without a cancellation breaks another rule.
                 usually = usually or found
                 if found != usually:
                     text = "it is not closed" if not closed else f"the {other.name} saw no end"
-                    raise bench.broken(f"the {each.name}'s {half}.aclose(), {steps}: {text}")
+                    raise stage.broken(f"the {each.name}'s {half}.aclose(), {steps}: {text}")
 
-        await _everywhere(bench, scenario)
+        await _everywhere(stage, scenario)
 
 
-def _message(bench: Bench) -> SessionMessage:
-    return SessionMessage(bench.note())
+def _message(stage: Stage) -> SessionMessage:
+    return SessionMessage(stage.note())

@@ -11,8 +11,8 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.testing.contract import cancelling, delivery, ending, framing, lifetime, pressure
-from trio_mcp.testing.contract.bench import Bench, Cut, Pair, Raw
-from trio_mcp.testing.contract.rule import TRAITS, Rule, Trait
+from trio_mcp.testing.contract.rule import TRAITS, ContractRule, Trait
+from trio_mcp.testing.contract.stage import Cut, Pair, Raw, Stage
 
 __all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
 
@@ -20,8 +20,8 @@ __all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
 RULES: Final = {
     each.name: each
     for subject in (delivery, framing, pressure, ending, lifetime, cancelling)
-    for each in vars(subject).values()
-    if isinstance(each, Rule)
+    for each in (*vars(subject).values(), *getattr(subject, "CONTENT", ()))
+    if isinstance(each, ContractRule)
 }
 """Every rule of the contract, by name."""
 
@@ -34,7 +34,7 @@ AT_MOST: Final = 30
 
 @attrs.frozen
 class ContractReport:
-    """What `check_transport` has found.
+    """The result of `check_transport`.
 
     Attributes:
         kept: The rules that the transport keeps.
@@ -108,7 +108,7 @@ async def check_transport(
     """
     _known("rule", rules or (), RULES)
     _known("trait", traits, TRAITS)
-    bench = Bench(
+    stage = Stage(
         pair,
         raw,
         cut,
@@ -126,17 +126,18 @@ async def check_transport(
     broken: dict[str, str] = {}
     waived: dict[str, str] = {}
     unchecked: dict[str, str] = {}
-    # Even if it was not asked for: where nothing opens, each rule would run into its timeouts and blame something else.
-    if (trouble := await _trouble(FIRST, bench)) is not None:
+    # This rule is checked even if it was not asked for: where nothing opens, each rule would run into its timeouts and
+    # blame something else.
+    if (trouble := await _trouble(FIRST, stage)) is not None:
         broken[FIRST.name] = trouble
         unchecked = {rule.name: "no connection works" for rule in chosen if rule is not FIRST}
         chosen = []
     for rule in chosen:
         if rule.needs is not None and given[rule.needs] is None:
             unchecked[rule.name] = f"it needs `{rule.needs}=`"
-        elif (trouble := await _trouble(rule, bench)) is None:
+        elif (trouble := await _trouble(rule, stage)) is None:
             kept.append(rule.name)
-        elif rule.unless in bench.traits:
+        elif rule.unless in stage.traits:
             waived[rule.name] = str(rule.unless)
         else:
             broken[rule.name] = trouble
@@ -170,9 +171,9 @@ def _sentence(name: str) -> str:
 # --- one rule ---------------------------------------------------------------------------------------------------------
 
 
-async def _trouble(rule: Rule, bench: Bench) -> str | None:
+async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
     """Check a rule, and return how it is broken; None if it is kept."""
-    bench.found.clear()
+    stage.found.clear()
     raised: list[Exception] = []
     over = trio.Event()
     tasks: list[trio.lowlevel.Task] = []
@@ -181,29 +182,29 @@ async def _trouble(rule: Rule, bench: Bench) -> str | None:
         tasks.append(trio.lowlevel.current_task())
         with scope:
             try:
-                await rule.check(bench)
+                await rule.check(stage)
             # No further: Ctrl-C and cancellations are not the transport's fault, and have to get out.
             except Exception as exc:
                 raised.append(exc)
         # Outside the scope, so that it is reached as well when the scope was cancelled.
         over.set()
 
-    # In a task of its own, so that it can be given up.
+    # The rule runs in a separate task, so that it can be given up.
     async with background_nursery() as nursery:
         nursery.start_soon(check, scope := trio.CancelScope())
-        with trio.move_on_after(AT_MOST * bench.timeout):
+        with trio.move_on_after(AT_MOST * stage.timeout):
             await over.wait()
         if not over.is_set():
-            bench.broken(f"after {AT_MOST * bench.timeout:g} seconds there was still no end to it")
+            stage.broken(f"after {AT_MOST * stage.timeout:g} seconds there was still no end to it")
             scope.cancel("check_transport gives up")
         while not over.is_set():
-            with trio.move_on_after(bench.timeout):
+            with trio.move_on_after(stage.timeout):
                 await over.wait()
             if not over.is_set():
                 # Repeated: there may be a shield within the shield, or a loop that catches what is raised in it.
                 _wrest(tasks[0])
-    # What was found first says most; later trouble may follow from it.
-    return next(iter([*bench.found, *map(_told, raised)]), None)
+    # The first finding says most; later trouble may follow from it.
+    return next(iter([*stage.found, *map(_told, raised)]), None)
 
 
 def _wrest(task: trio.lowlevel.Task) -> None:
@@ -211,8 +212,9 @@ def _wrest(task: trio.lowlevel.Task) -> None:
     children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     for child in children:
         _wrest(child)
-    # Only those that wait for no other task: Trio's own waits for the end of a nursery must not be disturbed. This
-    # leaves whatever the task waited on in disorder, but the transport is broken, and would hang the whole program.
+    # Only tasks that wait for no other task are woken: Trio's own waits for the end of a nursery must not be disturbed.
+    # This leaves whatever the task waited on in disorder, but the transport is broken, and would hang the whole
+    # program.
     if not children:
         error = TimeoutError("a shielded wait that does not end; check_transport has ended it")
         trio.lowlevel.reschedule(task, outcome.Error(error))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -10,17 +11,17 @@ import trio
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
-    Failure,
     Incoming,
     Notification,
     Request,
     Response,
+    TransportFailure,
 )
 from trio_mcp.link import BUFFER
-from trio_mcp.testing.contract.bench import Bench, End, number_of, shown
-from trio_mcp.testing.contract.rule import rule
+from trio_mcp.testing.contract.rule import ContractRule, rule
+from trio_mcp.testing.contract.stage import End, Stage, number_of, shown
 
-__all__: list[str] = []
+__all__ = ["CONTENT"]
 
 MANY: Final = 4 * BUFFER
 """Messages that don't fit into the buffers of a link (chosen)."""
@@ -30,16 +31,16 @@ ENVELOPE: Final = 200
 
 
 @rule("A connection opens, carries a request and its response, and closes")
-async def opens(bench: Bench) -> None:
-    async with bench.pair() as (client, server):
-        await bench.talk(client, server)
+async def opens(stage: Stage) -> None:
+    async with stage.pair() as (client, server):
+        await stage.talk(client, server)
 
 
 # --- many messages, in both directions --------------------------------------------------------------------------------
 
 
 class _Direction:
-    """What was sent one way, and what arrived."""
+    """One direction: the messages that were sent, and those that arrived."""
 
     def __init__(self, source: End, target: End) -> None:
         self.name = f"from the {source.name} to the {target.name}"
@@ -65,58 +66,58 @@ class _Direction:
         """The numbers of what arrived, each where it came first."""
         known = {number_of(message) for message in self.sent}
         arrived = (number_of(message) for message in self.arrived)
-        # What is foreign or comes twice breaks the rule `once`; this is for the order alone.
+        # Messages that are foreign or come twice break the rule `once`; this is for the order alone.
         return [number for number in dict.fromkeys(arrived) if number is not None and number in known]
 
 
-async def _converse(bench: Bench) -> tuple[_Direction, _Direction]:
-    """Let the client send many messages, then the server its responses and, if it may, as many of its own."""
-    async with bench.pair() as (client, server):
+async def _converse(stage: Stage) -> tuple[_Direction, _Direction]:
+    """Let the client send many messages, then the server its responses and, if it may, as many notifications."""
+    async with stage.pair() as (client, server):
         up, down = _Direction(client, server), _Direction(server, client)
         # Long ones among short ones: what carries each on its own will mix them up.
-        await up.run([bench.call("x" * 100_000 * (n % 32 == 0)) if n % 4 == 0 else bench.note() for n in range(MANY)])
+        await up.run([stage.call("x" * 100_000 * (n % 32 == 0)) if n % 4 == 0 else stage.note() for n in range(MANY)])
         down.sent = []
         for n, message in enumerate(up.arrived):
             if isinstance(message, Request):
-                down.sent.append(bench.answer(message, "x" * 100_000 * (n % 32 == 0)))
-            elif "calls_only" not in bench.traits:
-                down.sent.append(bench.note())
+                down.sent.append(stage.answer(message, "x" * 100_000 * (n % 32 == 0)))
+            elif "calls_only" not in stage.traits:
+                down.sent.append(stage.note())
         await down.run(down.sent)
         return up, down
 
 
 @rule("Each message that was sent arrives exactly once, and nothing else does")
-async def once(bench: Bench) -> None:
-    for way in await _converse(bench):
+async def once(stage: Stage) -> None:
+    for way in await _converse(stage):
         arrived = [number_of(message) for message in way.arrived]
         for message in way.arrived:
             if message not in way.sent:
-                raise bench.broken(f"{shown(message)} arrived {way.name}, but was not sent")
+                raise stage.broken(f"{shown(message)} arrived {way.name}, but was not sent")
         if lost := [message for message in way.sent if number_of(message) not in arrived]:
-            raise bench.broken(
+            raise stage.broken(
                 f"{len(lost)} of {len(way.sent)} sent {way.name} did not arrive, such as {shown(lost[0])}"
             )
         if len(arrived) > len(way.sent):
             twice = next(message for message in way.arrived if arrived.count(number_of(message)) > 1)
-            raise bench.broken(f"{shown(twice)} arrived more than once {way.name}")
+            raise stage.broken(f"{shown(twice)} arrived more than once {way.name}")
 
 
 @rule("Messages arrive in the order in which they were sent, in each direction", unless="unordered")
-async def order(bench: Bench) -> None:
-    for way in await _converse(bench):
+async def order(stage: Stage) -> None:
+    for way in await _converse(stage):
         for earlier, later in zip(way.numbers, way.numbers[1:], strict=False):
             if later < earlier:
-                raise bench.broken(f"{way.name}, message {earlier} arrived before message {later}")
+                raise stage.broken(f"{way.name}, message {earlier} arrived before message {later}")
 
 
 @rule("Either end may send a request or a notification at any time, and gets the response", unless="calls_only")
-async def unasked(bench: Bench) -> None:
-    async with bench.pair() as (client, server):
+async def unasked(stage: Stage) -> None:
+    async with stage.pair() as (client, server):
         for source, target in ((client, server), (server, client)):
-            for message in (bench.note(), request := bench.call(), bench.note()):
+            for message in (stage.note(), request := stage.call(), stage.note()):
                 await source.send(message)
                 await target.take(message, "without a request of the client's")
-            response = bench.answer(request)
+            response = stage.answer(request)
             await target.send(response)
             await source.take(response, f"the {target.name}'s response")
 
@@ -125,10 +126,10 @@ async def unasked(bench: Bench) -> None:
 
 
 @rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
-async def kinds(bench: Bench) -> None:
+async def kinds(stage: Stage) -> None:
     # A double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are two ids.
     ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
-    async with bench.pair() as (client, server):
+    async with stage.pair() as (client, server):
         for message in (Notification("check/bare"), Notification("check/empty", {})):
             await client.send(message)
             await server.take(message)
@@ -142,109 +143,131 @@ async def kinds(bench: Bench) -> None:
             await client.take(answer, "the server's response")
 
 
-async def _unchanged(bench: Bench, values: Iterable[tuple[str, Any]]) -> None:
-    async with bench.pair() as (client, server):
-        for name, value in values:
-            await bench.talk(client, server, value, name)
+def _content(name: str, sentence: str, values: Callable[[], Iterable[tuple[str, Any]]]) -> ContractRule:
+    """Make a rule about values that travel in a request and in its response, each with a name for what is reported."""
+
+    async def check(stage: Stage) -> None:
+        async with stage.pair() as (client, server):
+            for what, value in values():
+                await stage.talk(client, server, value, what)
+
+    return ContractRule(name, sentence, check, None, None)
 
 
-@rule(
-    "Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and others"
-)
-async def separators(bench: Bench) -> None:
-    # `str.splitlines` splits at all of them. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section 7).
-    values = [(f"U+{ord(each):04X}", f"a{each}b{each}") for each in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
-    await _unchanged(bench, [*values, ("CR LF", "a\r\n\r\nb"), ("two newlines", "a\n\ndata: b\n\n")])
-
-
-@rule("Control characters in strings arrive unchanged, NUL among them")
-async def controls(bench: Bench) -> None:
-    # Of these JSON demands escapes only below U+0020 (RFC 8259, section 7): DEL and the C1 controls may travel raw.
-    each = [(f"U+{code:04X}", f"a{chr(code)}b") for code in (*range(32), *range(0x7F, 0xA0))]
-    await _unchanged(bench, [*each, ("U+0000 alone", "\0"), ("U+0000 in a key", {"a\0b": "\0\0"})])
-
-
-@rule("Any Unicode text arrives unchanged: emoji, combining characters, noncharacters, a byte order mark")
-async def unicode(bench: Bench) -> None:
-    values = {
-        # Parsers may ignore it at the start of a text (RFC 8259, section 8.1); within a string it is content.
-        "a byte order mark": "\ufeffa\ufeff",
-        "an emoji of several characters": "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea",
-        "a combining character": "e\u0301 \u00e9",
-        "right to left": "\u202eabc\u05d0\u200f",
-        "noncharacters": "\ufffe\uffff\U0010ffff",
-        "a replacement character": "\ufffd",
-        "the text of escapes": r"\u0000 \n \" \ud800 \\",
-        "what looks like messages": '{"jsonrpc":"2.0","method":"x"}\n]]>\nContent-Length: 2\r\n\r\n{}',
-        "what is not JSON": "NaN Infinity -Infinity null",
-    }
-    await _unchanged(bench, values.items())
-
-
-@rule("Numbers arrive as the same numbers: huge integers, the limits of a double, and 1 apart from 1.0 and true")
-async def numbers(bench: Bench) -> None:
-    values = [0, -1, 2**31, 2**53 + 1, 2**63, -(2**64), 10**300, 1.5, 1e-308, 5e-324, 1.7976931348623157e308, 0.1]
-    await _unchanged(bench, [(shown(each), each) for each in [*values, [1, 1.0, True, None, False, 0, 0.0]]])
-
-
-@rule("Keys and empty values arrive unchanged: __proto__, an empty key, keys of other messages, very long ones")
-async def keys(bench: Bench) -> None:
-    # In JavaScript, assigning to `__proto__` sets the prototype, and the member is lost. `id` and the like are those
-    # that a link which rewrites messages could take for the envelope's.
-    awkward = ("", " ", "__proto__", "constructor", "toString", "__class__", "jsonrpc", "id", "method", "a.b", "$ref")
-    empty: list[Any] = ["", [], {}, None, [[]], [{}], {"": {}}, {"": None}]
-    many = {f"key {number}": number for number in range(5000)}
-    await _unchanged(
-        bench,
-        [
-            *((repr(key), {key: {key: key}}) for key in awkward),
-            *((repr(each), each) for each in empty),
-            ("many keys", many),
-            ("a long key", {"k" * 100_000: 1}),
-        ],
-    )
-
-
-@rule("Deeply nested content arrives unchanged: 100 levels of lists and of objects")
-async def nesting(bench: Bench) -> None:
+def _nested(levels: int) -> Iterator[tuple[str, Any]]:
     lists: list[Any] = []
     objects: dict[str, Any] = {}
-    for _ in range(100):
+    for _ in range(levels):
         lists, objects = [lists], {"o": objects}
-    await _unchanged(bench, [("lists", lists), ("objects", objects)])
+    yield from (("lists", lists), ("objects", objects))
 
 
-@rule("A message of 4 MiB arrives unchanged, in each direction")
-async def large(bench: Bench) -> None:
-    # The default limit of servers over sockets and HTTP, in bytes: an emoji takes four of them.
-    size = 4 * 1024 * 1024 - ENVELOPE
-    await _unchanged(bench, [("4 MiB in one string", "x" * size), ("4 MiB of emoji", "\U0001f469" * (size // 4))])
+# `str.splitlines` splits at all of these. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section 7).
+_SEPARATORS: Final = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+# JSON demands escapes only for the controls below U+0020 (RFC 8259, section 7): DEL and the C1 controls may travel raw.
+_CONTROLS: Final = (*range(32), *range(0x7F, 0xA0))
+_TEXTS: Final = {
+    # Parsers may ignore it at the start of a text (RFC 8259, section 8.1); within a string it is content.
+    "a byte order mark": "\ufeffa\ufeff",
+    "an emoji of several characters": "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea",
+    "a combining character": "e\u0301 \u00e9",
+    "right to left": "\u202eabc\u05d0\u200f",
+    "noncharacters": "\ufffe\uffff\U0010ffff",
+    "a replacement character": "\ufffd",
+    "the text of escapes": r"\u0000 \n \" \ud800 \\",
+    "what looks like messages": '{"jsonrpc":"2.0","method":"x"}\n]]>\nContent-Length: 2\r\n\r\n{}',
+    "what is not JSON": "NaN Infinity -Infinity null",
+}
+_NUMBERS: Final = (
+    *(0, -1, 2**31, 2**53 + 1, 2**63, -(2**64), 10**300, 1.5, 1e-308, 5e-324, 1.7976931348623157e308, 0.1),
+    [1, 1.0, True, None, False, 0, 0.0],
+)
+# In JavaScript, assigning to `__proto__` sets the prototype, and the member is lost. A link that rewrites messages
+# could take `id` and the like for members of the envelope.
+_KEYS: Final = ("", " ", "__proto__", "constructor", "toString", "__class__", "jsonrpc", "id", "method", "a.b", "$ref")
+_EMPTY: Final[list[Any]] = ["", [], {}, None, [[]], [{}], {"": {}}, {"": None}]
+# The default limit of servers over sockets and HTTP, in bytes.
+_LARGE: Final = 4 * 1024 * 1024 - ENVELOPE
+
+CONTENT: Final = (
+    _content(
+        "separators",
+        "Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and "
+        "others",
+        lambda: [
+            *((f"U+{ord(each):04X}", f"a{each}b{each}") for each in _SEPARATORS),
+            ("CR LF", "a\r\n\r\nb"),
+            ("two newlines", "a\n\ndata: b\n\n"),
+        ],
+    ),
+    _content(
+        "controls",
+        "Control characters in strings arrive unchanged, NUL among them",
+        lambda: [
+            *((f"U+{code:04X}", f"a{chr(code)}b") for code in _CONTROLS),
+            ("U+0000 alone", "\0"),
+            ("U+0000 in a key", {"a\0b": "\0\0"}),
+        ],
+    ),
+    _content(
+        "unicode",
+        "Any Unicode text arrives unchanged: emoji, combining characters, noncharacters, a byte order mark",
+        _TEXTS.items,
+    ),
+    _content(
+        "numbers",
+        "Numbers arrive as the same numbers: huge integers, the limits of a double, and 1 apart from 1.0 and true",
+        lambda: [(shown(each), each) for each in _NUMBERS],
+    ),
+    _content(
+        "keys",
+        "Keys and empty values arrive unchanged: __proto__, an empty key, keys of other messages, very long ones",
+        lambda: [
+            *((repr(key), {key: {key: key}}) for key in _KEYS),
+            *((repr(each), each) for each in _EMPTY),
+            ("many keys", {f"key {number}": number for number in range(5000)}),
+            ("a long key", {"k" * 100_000: 1}),
+        ],
+    ),
+    _content(
+        "nesting",
+        "Deeply nested content arrives unchanged: 100 levels of lists and of objects",
+        partial(_nested, 100),
+    ),
+    _content(
+        "large",
+        "A message of 4 MiB arrives unchanged, in each direction",
+        # An emoji takes four bytes.
+        lambda: [("4 MiB in one string", "x" * _LARGE), ("4 MiB of emoji", "\U0001f469" * (_LARGE // 4))],
+    ),
+)
+"""The rules about content, which differ only in it."""
 
 
 @rule(
     "What can't be written as JSON (a lone surrogate, NaN) costs only itself: a request fails, with its id, a response "
     "becomes an error, a notification is dropped; or all of them arrive"
 )
-async def unsendable(bench: Bench) -> None:
-    async with bench.pair() as (client, server):
+async def unsendable(stage: Stage) -> None:
+    async with stage.pair() as (client, server):
         for what, value in (("a lone surrogate", "\ud800"), ("NaN", float("nan")), ("a foreign object", object())):
-            good = bench.call()
-            bad = (bench.call(value), bench.note(value))
+            good = stage.call()
+            bad = (stage.call(value), stage.note(value))
             for message in (*bad, good):
                 await client.send(message)
             arrived = await _until(server, good)
             # Some links hand on objects, and so have no trouble with them.
             if bad[0] not in arrived:
                 failure = await client.receive()
-                if not isinstance(failure, Failure) or failure.request_id != bad[0].id:
-                    raise bench.broken(f"a request with {what} was not sent, and the client got {shown(failure)}")
-            response = bench.answer(good, value)
+                if not isinstance(failure, TransportFailure) or failure.request_id != bad[0].id:
+                    raise stage.broken(f"a request with {what} was not sent, and the client got {shown(failure)}")
+            response = stage.answer(good, value)
             await server.send(response)
             got = await client.receive()
             if got != response and not (isinstance(got, ErrorResponse) and got.id == good.id):
-                raise bench.broken(f"a response with {what} was sent, and the client got {shown(got)}")
+                raise stage.broken(f"a response with {what} was sent, and the client got {shown(got)}")
             # The link itself must have survived, in both directions.
-            await bench.talk(client, server, what=f"after {what}")
+            await stage.talk(client, server, what=f"after {what}")
 
 
 async def _until(end: End, last: Incoming) -> list[Incoming]:

@@ -8,11 +8,11 @@ from typing import Any
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, Incoming
+from trio_mcp.jsonrpc.messages import Incoming, TransportFailure
 from trio_mcp.link import BUFFER
-from trio_mcp.testing.contract.bench import Bench, End, number_of, settled, shown
 from trio_mcp.testing.contract.pressure import PIECE, ways
 from trio_mcp.testing.contract.rule import rule
+from trio_mcp.testing.contract.stage import End, Stage, number_of, settled, shown
 
 __all__: list[str] = []
 
@@ -21,12 +21,12 @@ __all__: list[str] = []
 
 
 @rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
-async def flushed(bench: Bench) -> None:
+async def flushed(stage: Stage) -> None:
     # A connection each, since a closed one is of no more use. Behind a full buffer a close may overtake what waits.
     for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
-        async with bench.pair() as ends:
-            for source, target in ways(bench, *ends)[way : way + 1]:
-                sent = [bench.note("x" * (n % 7 * 1000)) for n in range(count)]
+        async with stage.pair() as ends:
+            for source, target in ways(stage, *ends)[way : way + 1]:
+                sent = [stage.note("x" * (n % 7 * 1000)) for n in range(count)]
 
                 async def send(source: End = source, sent: list[Any] = sent) -> None:
                     for message in sent:
@@ -39,47 +39,47 @@ async def flushed(bench: Bench) -> None:
                 lost = [message for message in sent if number_of(message) not in arrived]
                 if lost:
                     text = f"{len(lost)} of {count} messages of the {source.name}'s, sent before it closed, were lost"
-                    raise bench.broken(f"{text}, such as {shown(lost[0])}")
+                    raise stage.broken(f"{text}, such as {shown(lost[0])}")
 
 
 @rule("An end may close while the other still sends: what it has sent arrives all the same, and no send hangs")
-async def crossing(bench: Bench) -> None:
+async def crossing(stage: Stage) -> None:
     for way, count in itertools.product(range(2), (0, 1, 8, BUFFER // 2)):
-        async with bench.pair() as ends, trio.open_nursery() as nursery:
-            for source, target in ways(bench, *ends)[way : way + 1]:
-                if "calls_only" not in bench.traits or target is ends[0]:
-                    nursery.start_soon(_push, bench, target)
+        async with stage.pair() as ends, trio.open_nursery() as nursery:
+            for source, target in ways(stage, *ends)[way : way + 1]:
+                if "calls_only" not in stage.traits or target is ends[0]:
+                    nursery.start_soon(_push, stage, target)
                     # It reads on: otherwise the other end would wait for room, and this would test backpressure.
                     nursery.start_soon(source.ends)
-                sent = [bench.note() for _ in range(count)]
+                sent = [stage.note() for _ in range(count)]
                 for message in sent:
                     await source.send(message)
                 await source.close()
                 if len(arrived := await target.collect(count)) < count:
                     text = f"the {source.name} closed while the {target.name} was sending"
-                    raise bench.broken(
+                    raise stage.broken(
                         f"{text}: {count - len(arrived)} of {count} messages of the {source.name}'s were lost"
                     )
             nursery.cancel_scope.cancel()
 
 
-async def _push(bench: Bench, end: End) -> None:
+async def _push(stage: Stage, end: End) -> None:
     """Send more than fits into the buffers, or until the other end takes no more."""
-    # Not for as long as it takes: a clock that jumps when nothing happens would stand still.
+    # The number is bounded: a clock that jumps when nothing happens would stand still.
     for _ in range(4 * BUFFER):
         if await end.attempt("write", "while the other end closes") is not None:
             return
 
 
 @rule(
-    "When one end has closed `write`, the other's `read` ends: the server's without a `Failure`, the client's after "
-    "one at most",
+    "When one end has closed `write`, the other's `read` ends: the server's without a `TransportFailure`, the client's "
+    "after one at most",
     unless="no_end",
 )
-async def end(bench: Bench) -> None:
+async def end(stage: Stage) -> None:
     for way in range(2):
-        async with bench.pair() as ends:
-            await bench.talk(*ends)
+        async with stage.pair() as ends:
+            await stage.talk(*ends)
             source, target = ends if way == 0 else ends[::-1]
             await source.close()
             # To a client, a server that ends may count as lost: a server process should not exit first.
@@ -87,29 +87,29 @@ async def end(bench: Bench) -> None:
             if way == 0 or not all(_is_loss(message) for message in rest) or len(rest) > 1:
                 for message in rest:
                     text = f"the {source.name} closed `write`, and then the {target.name} got {shown(message)}"
-                    raise bench.broken(text)
+                    raise stage.broken(text)
 
 
 @rule("Closing works in any order and any number of times; what is closed raises `ClosedResourceError`")
-async def closed(bench: Bench) -> None:
+async def closed(stage: Stage) -> None:
     for order in itertools.permutations(range(4)):
-        async with bench.pair() as (client, server):
+        async with stage.pair() as (client, server):
             halves = [client.link.read, client.link.write, server.link.read, server.link.write]
             for index in order:
                 for _ in range(2):
-                    with bench.within("aclose()"):
+                    with stage.within("aclose()"):
                         # Closing again has to succeed silently, as `trio.abc.AsyncResource` demands.
                         await halves[index].aclose()
             for each, half in itertools.product((client, server), ("read", "write")):
                 raised = await each.attempt(half, "after its own close")
                 if not isinstance(raised, trio.ClosedResourceError):
-                    raise bench.broken(f"the {each.name}'s `{half}`, after its own close, raised {raised!r}")
+                    raise stage.broken(f"the {each.name}'s `{half}`, after its own close, raised {raised!r}")
 
 
 @rule("A task that waits in `receive` wakes when another task closes `read`, with `ClosedResourceError`")
-async def waking(bench: Bench) -> None:
+async def waking(stage: Stage) -> None:
     for way in range(2):
-        async with bench.pair() as ends:
+        async with stage.pair() as ends:
             each = ends[way]
             raised: list[BaseException | None] = []
 
@@ -118,24 +118,24 @@ async def waking(bench: Bench) -> None:
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                # Only once it waits: a receive that begins after the close is what the rule `closed` is about.
+                # The close comes once it waits: the rule `closed` is about a receive that begins after the close.
                 await settled()
                 await each.link.read.aclose()
             if not isinstance(raised[0], trio.ClosedResourceError):
-                raise bench.broken(
+                raise stage.broken(
                     f"the {each.name}'s receive, whose channel was closed meanwhile, raised {raised[0]!r}"
                 )
 
 
 @rule("Closing `write` leaves `read` alone: what the other end had sent before is still read")
-async def half_close(bench: Bench) -> None:
-    async with bench.pair() as (client, server):
-        requests = [bench.call() for _ in range(8)]
+async def half_close(stage: Stage) -> None:
+    async with stage.pair() as (client, server):
+        requests = [stage.call() for _ in range(8)]
         for request in requests:
             await client.send(request)
         for _ in requests:
             await server.receive()
-        responses = [bench.answer(request) for request in requests]
+        responses = [stage.answer(request) for request in requests]
         for response in responses:
             await server.send(response)
         # Over HTTP the other requests may fail with the close; what has arrived is there.
@@ -146,63 +146,68 @@ async def half_close(bench: Bench) -> None:
         arrived = {number_of(message) for message in [first, *await client.collect(len(responses) - 1)]}
         if lost := [message for message in responses if number_of(message) not in arrived]:
             text = f"the client closed `write`, and {len(lost)} of {len(responses)} messages for it were lost"
-            raise bench.broken(f"{text}, such as {shown(lost[0])}")
+            raise stage.broken(f"{text}, such as {shown(lost[0])}")
 
 
 # --- a loss -----------------------------------------------------------------------------------------------------------
 
 
 def _is_loss(message: Incoming) -> bool:
-    return isinstance(message, Failure) and message.request_id is None
+    return isinstance(message, TransportFailure) and message.request_id is None
 
 
-async def _after_a_cut(bench: Bench) -> list[Incoming]:
-    async with bench.cut() as (link, cut):
-        await link.send(bench.note())
+async def _after_a_cut(stage: Stage) -> list[Incoming]:
+    async with stage.cut() as (link, cut):
+        await link.send(stage.note())
         await cut()
-        # Not `rest`: a missing end is left to `loss_ends`, so that each fault breaks one rule.
+        # `rest` would report a missing end, which is left to `loss_ends`, so that each fault breaks one rule.
         return await link.collect(BUFFER)
 
 
-@rule("A connection that is lost is reported as a `Failure`, and not as an orderly end", needs="cut")
-async def loss(bench: Bench) -> None:
-    if not any(map(_is_loss, arrived := await _after_a_cut(bench))):
-        raise bench.broken(f"the connection was cut, and read got {[shown(each) for each in arrived]}, but no Failure")
+@rule("A connection that is lost is reported as a `TransportFailure`, and not as an orderly end", needs="cut")
+async def loss(stage: Stage) -> None:
+    if not any(map(_is_loss, arrived := await _after_a_cut(stage))):
+        raise stage.broken(
+            f"the connection was cut, and read got {[shown(each) for each in arrived]}, but no TransportFailure"
+        )
 
 
 @rule("The loss is reported only once", needs="cut")
-async def loss_once(bench: Bench) -> None:
-    if (count := sum(map(_is_loss, await _after_a_cut(bench)))) > 1:
-        raise bench.broken(f"the connection was cut, and read got {count} Failures of the link")
+async def loss_once(stage: Stage) -> None:
+    if (count := sum(map(_is_loss, await _after_a_cut(stage)))) > 1:
+        raise stage.broken(f"the connection was cut, and read got {count} Failures of the link")
 
 
 @rule("The loss is reported with its cause: a `TransportError` that says what happened", needs="cut")
-async def loss_cause(bench: Bench) -> None:
-    for message in await _after_a_cut(bench):
-        if isinstance(message, Failure) and not (isinstance(message.error, TransportError) and str(message.error)):
-            raise bench.broken(f"the connection was cut, and the Failure has no cause: {message.error!r}")
+async def loss_cause(stage: Stage) -> None:
+    for message in await _after_a_cut(stage):
+        if isinstance(message, TransportFailure) and not (
+            isinstance(message.error, TransportError) and str(message.error)
+        ):
+            raise stage.broken(f"the connection was cut, and the TransportFailure has no cause: {message.error!r}")
 
 
 @rule("After the loss has been reported, `read` ends", needs="cut")
-async def loss_ends(bench: Bench) -> None:
-    async with bench.cut() as (link, cut):
+async def loss_ends(stage: Stage) -> None:
+    async with stage.cut() as (link, cut):
         await cut()
         rest = await link.rest()
-        # What was under way when the connection was lost may still come first.
+        # Messages that were under way when the connection was lost may still come first.
         after = list(itertools.dropwhile(lambda each: not _is_loss(each), rest))[1:]
         if others := [each for each in after if not _is_loss(each)]:
-            raise bench.broken(f"after the Failure, read got {shown(others[0])}")
+            raise stage.broken(f"after the TransportFailure, read got {shown(others[0])}")
 
 
 @rule(
     "After the loss, a send raises `BrokenResourceError`, as soon as the buffers are full, and never waits", needs="cut"
 )
-async def loss_sending(bench: Bench) -> None:
-    async with bench.cut() as (link, cut):
+async def loss_sending(stage: Stage) -> None:
+    async with stage.cut() as (link, cut):
         await cut()
-        # Read to its end, so that the transport knows of the loss: before that a send may rightly succeed.
+        # The channel is read to its end, so that the transport knows of the loss: before that a send may rightly
+        # succeed.
         await link.collect(BUFFER)
-        for _ in range(bench.max_waiting // PIECE):
+        for _ in range(stage.max_waiting // PIECE):
             if await link.attempt("write", "after a loss", "x" * PIECE) is not None:
                 return
-        raise bench.broken("sends went on as if nothing had happened")
+        raise stage.broken("sends went on as if nothing had happened")

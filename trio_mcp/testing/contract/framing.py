@@ -11,9 +11,9 @@ import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification
-from trio_mcp.testing.contract.bench import Bench, End, settled, shown
+from trio_mcp.jsonrpc.messages import Malformed, Notification, TransportFailure
 from trio_mcp.testing.contract.rule import rule
+from trio_mcp.testing.contract.stage import End, Stage, settled, shown
 
 __all__: list[str] = []
 
@@ -36,36 +36,36 @@ SLACK: Final = 1024 * 1024
 """Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""
 
 
-async def _write(bench: Bench, stream: trio.abc.Stream, *texts: bytes) -> None:
-    with bench.within("writing to the raw stream"):
-        await stream.send_all(b"".join(map(bench.frame, texts)))
+async def _write(stage: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
+    with stage.within("writing to the raw stream"):
+        await stream.send_all(b"".join(map(stage.frame, texts)))
 
 
-async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -> None:
+async def _feed(stage: Stage, stream: trio.abc.Stream, data: bytes, size: int) -> None:
     """Write in pieces, and wait until each has been taken as far as possible."""
     for start in range(0, len(data), size):
-        with bench.within("writing to the raw stream"):
+        with stage.within("writing to the raw stream"):
             await stream.send_all(data[start : start + size])
         # Otherwise the system joins the pieces, and the link reads several at once.
         await settled()
 
 
 @rule("A message whose bytes come one at a time arrives, and only when it is complete", needs="raw")
-async def one_byte(bench: Bench) -> None:
-    async with bench.raw() as (link, stream):
-        for message in (bench.note("\U0001f469"), bench.note(["\\", '"', "\n"])):
+async def one_byte(stage: Stage) -> None:
+    async with stage.raw() as (link, stream):
+        for message in (stage.note("\U0001f469"), stage.note(["\\", '"', "\n"])):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_feed, bench, stream, bench.frame(encode(message)), 1)
+                nursery.start_soon(_feed, stage, stream, stage.frame(encode(message)), 1)
                 await link.take(message, "one byte at a time")
 
 
 @rule("Many messages in one piece arrive one by one, in order", needs="raw")
-async def one_chunk(bench: Bench) -> None:
-    async with bench.raw() as (link, stream):
-        messages = [bench.note() for _ in range(200)]
+async def one_chunk(stage: Stage) -> None:
+    async with stage.raw() as (link, stream):
+        messages = [stage.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
             # More messages than a link buffers: the write may have to wait for the reader below.
-            nursery.start_soon(_write, bench, stream, *map(encode, messages))
+            nursery.start_soon(_write, stage, stream, *map(encode, messages))
             for message in messages:
                 await link.take(message, "200 messages in one piece")
 
@@ -74,77 +74,79 @@ async def one_chunk(bench: Bench) -> None:
     "Garbage after the first message costs only itself: it arrives as one `Malformed`, and what follows it arrives",
     needs="raw",
 )
-async def garbage(bench: Bench) -> None:
-    async with bench.raw() as (link, stream):
+async def garbage(stage: Stage) -> None:
+    async with stage.raw() as (link, stream):
         # A good message first: over TCP, the first line decides whether the connection is kept at all.
         for name, text in {"a message": b"", **GARBAGE}.items():
             if text:
-                await _write(bench, stream, text)
+                await _write(stage, stream, text)
                 if not isinstance(arrived := await link.receive(), Malformed):
-                    raise bench.broken(f"{name} arrived as {shown(arrived)}, not as a Malformed")
-            message = bench.note()
-            await _write(bench, stream, encode(message))
+                    raise stage.broken(f"{name} arrived as {shown(arrived)}, not as a Malformed")
+            message = stage.note()
+            await _write(stage, stream, encode(message))
             await link.take(message, f"after {name}")
 
 
-async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
+async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
     """Write what can't be a message, then a message; the one may cost the link at most, with a cause."""
-    await _write(bench, stream, encode(first := bench.note()))
+    await _write(stage, stream, encode(first := stage.note()))
     await link.take(first)
-    last = bench.note()
+    last = stage.note()
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
         async def write() -> None:
             with contextlib.suppress(trio.BrokenResourceError):
-                await _feed(bench, stream, framed, size)
-                await _write(bench, stream, encode(last))
+                await _feed(stage, stream, framed, size)
+                await _write(stage, stream, encode(last))
 
         arrived = await link.receive()
         if isinstance(arrived, Malformed):
             await link.take(last, "after it")
-        elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
-            raise bench.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
+        elif not (
+            isinstance(arrived, TransportFailure) and isinstance(arrived.error, TransportError) and str(arrived.error)
+        ):
+            raise stage.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
         # A link that has ended reads no further.
         nursery.cancel_scope.cancel()
 
 
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
-async def not_utf8(bench: Bench) -> None:
-    async with bench.raw() as (link, stream):
+async def not_utf8(stage: Stage) -> None:
+    async with stage.raw() as (link, stream):
         # Valid but for two bytes that UTF-8 never contains (RFC 3629, section 1); if replaced, they make a message.
-        framed = bench.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
-        await _only_itself(bench, link, stream, framed, len(framed))
+        framed = stage.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
+        await _only_itself(stage, link, stream, framed, len(framed))
 
 
 @rule("A message that the end of the stream cuts off is not delivered, and then `read` ends", needs="raw")
-async def cut_off(bench: Bench) -> None:
-    async with bench.raw() as (link, stream):
-        first, second = bench.note(), bench.note(["x" * 1000])
-        await _write(bench, stream, encode(first))
+async def cut_off(stage: Stage) -> None:
+    async with stage.raw() as (link, stream):
+        first, second = stage.note(), stage.note(["x" * 1000])
+        await _write(stage, stream, encode(first))
         await link.take(first)
-        framed = bench.frame(encode(second))
+        framed = stage.frame(encode(second))
         await stream.send_all(framed[: len(framed) // 2])
         await stream.aclose()
         for message in await link.rest():
-            if not isinstance(message, (Malformed, Failure)):
-                raise bench.broken(f"half a message arrived as {shown(message)}")
+            if not isinstance(message, (Malformed, TransportFailure)):
+                raise stage.broken(f"half a message arrived as {shown(message)}")
 
 
 @rule(
     "A message over the limit costs only itself, or ends the link with a cause, and never takes its size in memory",
     needs="max_message_size",
 )
-async def too_large(bench: Bench) -> None:
-    assert bench.max_message_size is not None
-    limit = bench.max_message_size
+async def too_large(stage: Stage) -> None:
+    assert stage.max_message_size is not None
+    limit = stage.max_message_size
     # Made before the measurement and fed in small pieces, so that the check's own copies don't count. Its size leaves a
     # wide gap to what is allowed below.
-    framed = bench.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
-    async with bench.raw() as (link, stream):
-        most = await _most_memory(lambda: _only_itself(bench, link, stream, framed, max(limit // 8, 1)))
+    framed = stage.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
+    async with stage.raw() as (link, stream):
+        most = await _most_memory(lambda: _only_itself(stage, link, stream, framed, max(limit // 8, 1)))
         if most > 8 * limit + SLACK:
-            raise bench.broken(f"a message of {len(framed)} bytes took {most} bytes of memory; the limit is {limit}")
+            raise stage.broken(f"a message of {len(framed)} bytes took {most} bytes of memory; the limit is {limit}")
 
 
 async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import trio
 
-from trio_mcp.testing.contract.bench import Bench, descriptors, settled, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
+from trio_mcp.testing.contract.stage import Stage, descriptors, settled, tasks
 
 __all__: list[str] = []
 
@@ -14,101 +17,102 @@ TIMES = 3
 """Connections opened, one after the other, to see what they leave behind (chosen)."""
 
 
-async def _use(bench: Bench) -> None:
+async def _use(stage: Stage) -> None:
     for _ in range(TIMES):
-        async with bench.pair() as (client, server):
-            await bench.talk(client, server)
+        async with stage.pair() as (client, server):
+            await stage.talk(client, server)
+
+
+async def _leaves_none(stage: Stage, now: Callable[[], dict[Any, str]], what: str) -> None:
+    before = now()
+    await _use(stage)
+    if left := await stage.nothing_left(now, before):
+        raise stage.broken(f"after {TIMES} connections {len(left)} {what}: {', '.join(left[:3])}")
 
 
 @rule("Leaving the block ends every task that the transport has started")
-async def no_tasks(bench: Bench) -> None:
-    before = tasks()
-    await _use(bench)
-    if left := await bench.nothing_left(tasks, before):
-        raise bench.broken(f"after {TIMES} connections {len(left)} tasks still run: {', '.join(left[:3])}")
+async def no_tasks(stage: Stage) -> None:
+    await _leaves_none(stage, tasks, "tasks still run")
 
 
 @rule("Leaving the block closes every socket, pipe and file that the transport has opened")
-async def no_descriptors(bench: Bench) -> None:
-    before = descriptors()
-    await _use(bench)
-    if left := await bench.nothing_left(descriptors, before):
-        raise bench.broken(f"after {TIMES} connections {len(left)} descriptors are still open: {', '.join(left[:3])}")
+async def no_descriptors(stage: Stage) -> None:
+    await _leaves_none(stage, descriptors, "descriptors are still open")
 
 
 @rule("Nothing is left to the garbage collector: no `ResourceWarning`")
-async def no_warnings(bench: Bench) -> None:
-    with bench.warned() as texts:
-        await _use(bench)
+async def no_warnings(stage: Stage) -> None:
+    with stage.warned() as texts:
+        await _use(stage)
     if texts:
-        raise bench.broken(f"after {TIMES} connections there were {len(texts)} warnings, such as: {texts[0]}")
+        raise stage.broken(f"after {TIMES} connections there were {len(texts)} warnings, such as: {texts[0]}")
 
 
 @rule("Leaving the block takes bounded time, even if the other end does not read what was sent")
-async def leaving_stuck(bench: Bench) -> None:
+async def leaving_stuck(stage: Stage) -> None:
     async with trio.open_nursery() as nursery:
-        async with bench.pair() as ends:
-            for source, _ in ways(bench, *ends):
-                await Stuck(bench, source).fill(nursery)
+        async with stage.pair() as ends:
+            for source, _ in ways(stage, *ends):
+                await Stuck(stage, source).fill(nursery)
         # Whether the sends have ended is not asked here; one that still waits must not hang this rule.
         nursery.cancel_scope.cancel()
 
 
 @rule("Leaving the block wakes the tasks that wait on the link elsewhere, and closes it for good")
-async def leaving_wakes(bench: Bench) -> None:
+async def leaving_wakes(stage: Stage) -> None:
     # The tasks are in the outer nursery, which waits for them after the block was left.
-    async with trio.open_nursery() as nursery, bench.pair() as (client, server):
+    async with trio.open_nursery() as nursery, stage.pair() as (client, server):
         for each in (client, server):
             nursery.start_soon(each.attempt, "read", "whose block was left")
         await settled()
     for each in (client, server):
         for half in ("read", "write"):
             if await each.attempt(half, "after the block") is None:
-                raise bench.broken(f"the {each.name}'s `{half}` still works after its block was left")
+                raise stage.broken(f"the {each.name}'s `{half}` still works after its block was left")
 
 
 @rule("What the user's code raises in the block leaves it as the same object, alone")
-async def exceptions(bench: Bench) -> None:
+async def exceptions(stage: Stage) -> None:
     # A group must not be rebuilt, nor may `EndOfChannel` pass for an end that the transport itself has seen.
     mine = (KeyError("mine"), ExceptionGroup("mine", [ValueError(1), KeyError(2)]), trio.EndOfChannel("mine"))
     for error in mine:
         came: BaseException | None = None
         try:
-            async with bench.pair() as (client, server):
-                await bench.talk(client, server)
+            async with stage.pair() as (client, server):
+                await stage.talk(client, server)
                 raise error
         except Exception as exc:
             came = exc
         if came is not error:
-            raise bench.broken(f"the block raised {error!r}, and {came!r} came out")
+            raise stage.broken(f"the block raised {error!r}, and {came!r} came out")
 
 
 @rule("Another connection can be opened when one has ended, whichever way it ended")
-async def reopening(bench: Bench) -> None:
-    # Twice, so that a connection follows on the last way of ending, too.
+async def reopening(stage: Stage) -> None:
+    # Everything is done twice, so that a connection follows on the last way of ending, too.
     for _ in range(2):
-        async with bench.pair() as (client, server):
-            await bench.talk(client, server)
+        async with stage.pair() as (client, server):
+            await stage.talk(client, server)
         try:
-            async with bench.pair() as (client, server):
-                await client.send(bench.note())
+            async with stage.pair() as (client, server):
+                await client.send(stage.note())
                 raise _Left
         # A transport that wraps exceptions breaks another rule, `exceptions`.
         except* _Left:
             pass
         with trio.CancelScope() as scope:
-            async with bench.pair() as (client, server):
-                await client.send(bench.note())
+            async with stage.pair() as (client, server):
+                await client.send(stage.note())
                 scope.cancel()
 
 
 class _Left(Exception):
-    """What a user's code may raise in the block."""
+    """An exception that a user's code raises in the block."""
 
 
 @rule("Several connections can be open at once, and their messages don't mix", unless="one_at_a_time")
-async def together(bench: Bench) -> None:
-    async with bench.pair() as first, bench.pair() as second, bench.pair() as third:
+async def together(stage: Stage) -> None:
+    async with stage.pair() as first, stage.pair() as second, stage.pair() as third:
         for _ in range(4):
             for ends in (second, first, third):
-                await bench.talk(*ends)
+                await stage.talk(*ends)

@@ -7,8 +7,8 @@ from typing import Final
 import trio
 
 from trio_mcp.jsonrpc.messages import Incoming, Request, SessionMessage
-from trio_mcp.testing.contract.bench import QUIET, Bench, End, number_of
 from trio_mcp.testing.contract.rule import rule
+from trio_mcp.testing.contract.stage import QUIET, End, Stage, number_of
 
 __all__ = ["Stuck", "ways"]
 
@@ -20,14 +20,14 @@ LOAD: Final = 256
 
 
 @rule("Both directions carry load at the same time, and neither waits for the other")
-async def load(bench: Bench) -> None:
-    async with bench.pair() as (client, server), trio.open_nursery() as nursery:
+async def load(stage: Stage) -> None:
+    async with stage.pair() as (client, server), trio.open_nursery() as nursery:
         # Room for all of them: the server has to read on while its responses wait.
         waiting, requests = trio.open_memory_channel[Request](LOAD)
 
         async def ask() -> None:
             for _ in range(LOAD):
-                await client.send(bench.call("x" * PIECE))
+                await client.send(stage.call("x" * PIECE))
 
         async def serve() -> None:
             # Each on its own: where few requests can be open at once, the next one comes after a response.
@@ -39,21 +39,21 @@ async def load(bench: Bench) -> None:
 
         async def answer() -> None:
             async for request in requests:
-                await server.send(bench.answer(request, "y" * PIECE))
+                await server.send(stage.answer(request, "y" * PIECE))
 
         async def push() -> None:
             for _ in range(LOAD):
-                await server.send(bench.note("z" * PIECE))
+                await server.send(stage.note("z" * PIECE))
 
         nursery.start_soon(ask)
         nursery.start_soon(serve)
         nursery.start_soon(answer)
         due = LOAD
-        if not {"calls_only", "no_backpressure"} & set(bench.traits):
+        if not {"calls_only", "no_backpressure"} & set(stage.traits):
             nursery.start_soon(push)
             due += LOAD
         if len(arrived := await client.collect(due)) < due:
-            raise bench.broken(f"{len(arrived)} of {due} messages got through to the client, and then no more")
+            raise stage.broken(f"{len(arrived)} of {due} messages got through to the client, and then no more")
 
 
 class Stuck:
@@ -63,9 +63,9 @@ class Stuck:
         sent: The messages that its writer has handed over.
     """
 
-    def __init__(self, bench: Bench, source: End) -> None:
+    def __init__(self, stage: Stage, source: End) -> None:
         self.sent: list[Incoming] = []
-        self._bench = bench
+        self._bench = stage
         self._source = source
         self._stop = False
         self._ended = trio.Event()
@@ -75,7 +75,8 @@ class Stuck:
         """Send until a send waits; return whether one did, before there were too many bytes."""
         nursery.start_soon(self._send)
         count = -1
-        # Not `settled`: while data is on its way through the kernel all tasks wait, and yet the sender is not stuck.
+        # `settled` would not do: while data is on its way through the kernel all tasks wait, and yet the sender is not
+        # stuck.
         while count != len(self.sent):
             count = len(self.sent)
             await trio.sleep(QUIET)
@@ -107,7 +108,7 @@ class Stuck:
 
     async def drain(self, target: End) -> list[Incoming]:
         """Read after all, until everything that was sent has arrived; return what is missing."""
-        # Before the first read: the sender finds room again, and must not go on to fill it.
+        # The flag is set before the first read: the sender finds room again, and must not go on to fill it.
         self._stop = True
         arrived: set[int | None] = set()
 
@@ -131,40 +132,40 @@ class Stuck:
         return missing()
 
 
-def ways(bench: Bench, client: End, server: End) -> list[tuple[End, End]]:
+def ways(stage: Stage, client: End, server: End) -> list[tuple[End, End]]:
     """Return each sender with its receiver, for the directions that can be used at any time."""
     ways = [(client, server), (server, client)]
-    return ways[:1] if "calls_only" in bench.traits else ways
+    return ways[:1] if "calls_only" in stage.traits else ways
 
 
 @rule("A reader that does not read makes the writer wait, after a bounded number of bytes", unless="no_backpressure")
-async def bounded(bench: Bench) -> None:
-    async with bench.pair() as ends, trio.open_nursery() as nursery:
-        for source, target in ways(bench, *ends):
-            if not await (stuck := Stuck(bench, source)).fill(nursery):
+async def bounded(stage: Stage) -> None:
+    async with stage.pair() as ends, trio.open_nursery() as nursery:
+        for source, target in ways(stage, *ends):
+            if not await (stuck := Stuck(stage, source)).fill(nursery):
                 text = f"the {source.name} could send {len(stuck.sent) * PIECE} bytes to a reader that does not read"
-                raise bench.broken(f"{text}; max_waiting={bench.max_waiting}")
+                raise stage.broken(f"{text}; max_waiting={stage.max_waiting}")
             await stuck.drain(target)
 
 
 @rule("A writer that had to wait for its reader goes on when it reads, and nothing is lost")
-async def resumed(bench: Bench) -> None:
-    async with bench.pair() as ends:
-        for source, target in ways(bench, *ends):
+async def resumed(stage: Stage) -> None:
+    async with stage.pair() as ends:
+        for source, target in ways(stage, *ends):
             async with trio.open_nursery() as nursery:
-                waited = await (stuck := Stuck(bench, source)).fill(nursery)
+                waited = await (stuck := Stuck(stage, source)).fill(nursery)
                 if (missing := await stuck.drain(target)) and waited:
-                    raise bench.broken(f"{len(missing)} of {len(stuck.sent)} did not reach the {target.name}")
+                    raise stage.broken(f"{len(missing)} of {len(stuck.sent)} did not reach the {target.name}")
 
 
 @rule("A direction that waits for its reader does not hold up the other one", unless="calls_only")
-async def independent(bench: Bench) -> None:
-    async with bench.pair() as ends:
-        for source, target in ways(bench, *ends):
+async def independent(stage: Stage) -> None:
+    async with stage.pair() as ends:
+        for source, target in ways(stage, *ends):
             async with trio.open_nursery() as nursery:
-                waits = await (stuck := Stuck(bench, source)).fill(nursery)
+                waits = await (stuck := Stuck(stage, source)).fill(nursery)
                 # If nothing waits, the transport has no backpressure, which is the rule `bounded`.
                 for _ in range(8 if waits else 0):
-                    await target.send(message := bench.note())
+                    await target.send(message := stage.note())
                     await source.take(message, f"while the {source.name} waits to send")
                 await stuck.drain(target)

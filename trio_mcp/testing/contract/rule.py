@@ -7,11 +7,11 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from trio_mcp.testing.contract.bench import Bench
+from trio_mcp.testing.contract.stage import Stage
 
-__all__ = ["TRAITS", "Needs", "Rule", "Trait", "rule"]
+__all__ = ["TRAITS", "ContractRule", "Needs", "Trait", "rule"]
 
-Check: TypeAlias = Callable[[Bench], Awaitable[None]]
+Check: TypeAlias = Callable[[Stage], Awaitable[None]]
 Needs: TypeAlias = Literal["raw", "cut", "max_message_size"]
 Trait: TypeAlias = Literal["unordered", "calls_only", "no_backpressure", "no_end", "one_at_a_time"]
 
@@ -26,7 +26,7 @@ TRAITS: Final[dict[Trait, str]] = {
 
 
 @attrs.frozen
-class Rule:
+class ContractRule:
     """A rule of the contract.
 
     Attributes:
@@ -44,6 +44,6 @@ class Rule:
     unless: Trait | None
 
 
-def rule(sentence: str, *, needs: Needs | None = None, unless: Trait | None = None) -> Callable[[Check], Rule]:
+def rule(sentence: str, *, needs: Needs | None = None, unless: Trait | None = None) -> Callable[[Check], ContractRule]:
     """Turn a function into the rule of its name."""
-    return lambda check: Rule(check.__name__, sentence, check, needs, unless)
+    return lambda check: ContractRule(check.__name__, sentence, check, needs, unless)

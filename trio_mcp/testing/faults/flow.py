@@ -29,13 +29,13 @@ from trio_mcp.testing.faults.steps import (
     check_steps,
 )
 
-__all__ = ["Connection", "FaultInjector", "FaultStatistics", "Flow", "Gate"]
+__all__ = ["FaultInjector", "FaultStatistics", "FaultyConnection", "Flow", "Valve"]
 
 PieceT = TypeVar("PieceT", bytes, tuple[SessionMessage, ...])
 """What flows: bytes, or messages. Both can be cut, joined and counted in the same way; what is empty is the end."""
 
 
-class Gate:
+class Valve:
     """A place that can be closed to what passes."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Gate:
 
 @attrs.frozen
 class FaultStatistics:
-    """What has happened to the connections so far.
+    """The history of the connections so far.
 
     Attributes:
         connections: How many there were.
@@ -91,7 +91,7 @@ class Flow(Generic[PieceT]):
 
     receive: Callable[[], Awaitable[PieceT]]
     send: Callable[[PieceT], Awaitable[None]]
-    gate: Gate
+    gate: Valve
     note: Callable[[Step], None]
     passed: Callable[[int], None]
     _held: PieceT | None = None
@@ -106,7 +106,8 @@ class Flow(Generic[PieceT]):
             self.note(step)
             match step:
                 case Tear() | Reset():
-                    # Returned, not done here: it ends both directions, and only the connection's scope reaches both.
+                    # The step is returned, not done here: it ends both directions, and only the connection's scope
+                    # reaches both.
                     return step
                 case Stall(seconds):
                     # Nothing is read meanwhile, so the buffers fill and the sender comes to wait: as with a peer that
@@ -174,14 +175,14 @@ class Flow(Generic[PieceT]):
                 break
             # The amount left may be infinite, which no slice takes; the length of the piece makes the minimum finite.
             piece = self._held[: int(min(left, size or len(self._held), len(self._held)))]
-            # Never an empty rest: it would be taken for the end of the direction.
+            # The rest is never empty: that would look like the end of the direction.
             self._held = self._held[len(piece) :] or None
             left -= len(piece)
             # The gate comes after the delay: a stall that begins meanwhile has to hold up this piece.
             if delay:
                 await trio.sleep(delay)
             await self.gate.passed()
-            # What is dropped is not sent as no copies: an empty piece would end the direction.
+            # A dropped piece is not sent as no copies: an empty piece would end the direction.
             if copies:
                 await self.send(piece * copies)
                 self.passed(len(piece) * copies)
@@ -189,7 +190,7 @@ class Flow(Generic[PieceT]):
 
 
 @attrs.define(eq=False)
-class Connection:
+class FaultyConnection:
     """A connection that can be ended from outside.
 
     Attributes:
@@ -211,7 +212,7 @@ class Connection:
 
 
 class FaultInjector(abc.ABC):
-    """What can be done to all connections at once, while they are used.
+    """The faults that can strike all connections at once, while they are used.
 
     Attributes:
         calm: While this is set, new connections are left alone, and take nothing from the script.
@@ -222,8 +223,8 @@ class FaultInjector(abc.ABC):
         self._faults = iter(faults)
         self._allowed, self._what = allowed, what
         # Shared by all connections, so that a stall also holds for those that open later.
-        self._gates = Gate(), Gate()
-        self._live: set[Connection] = set()
+        self._gates = Valve(), Valve()
+        self._live: set[FaultyConnection] = set()
         self._connections = 0
         self._passed = [0, 0]
         self._steps: Counter[str] = Counter()
@@ -282,13 +283,13 @@ class FaultInjector(abc.ABC):
         self._steps[type(step).__name__] += 1
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Connection]:
+    def _opened(self) -> Iterator[FaultyConnection]:
         """Count a new connection, which has the next faults, while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
-        # Only now, since the faults may be an iterator without end, which can't be checked before it is used.
+        # The steps are checked only now, since the faults may be an iterator without end.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
-        connection = Connection(faults)
+        connection = FaultyConnection(faults)
         # Live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
         self._live.add(connection)
         try:
@@ -307,7 +308,7 @@ class FaultInjector(abc.ABC):
 
         return Flow(receive, send, self._gates[direction], self._note, passed)
 
-    async def _run(self, connection: Connection, sent: Flow[PieceT], received: Flow[PieceT]) -> None:
+    async def _run(self, connection: FaultyConnection, sent: Flow[PieceT], received: Flow[PieceT]) -> None:
         """Let both directions of a connection run until it ends."""
 
         async def play(flow: Flow[PieceT], steps: tuple[Step, ...]) -> None:
@@ -325,5 +326,6 @@ class FaultInjector(abc.ABC):
                     nursery.start_soon(play, sent, connection.faults.sent)
                     nursery.start_soon(play, received, connection.faults.received)
         finally:
-            # Not only in `_opened`: while a torn connection lingers, it neither counts nor can be ended again.
+            # `_opened` does this, too, but later: while a torn connection lingers, it neither counts nor can be ended
+            # again.
             self._live.discard(connection)

@@ -14,9 +14,9 @@ from trio_mcp._checks import check_hook
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.jsonrpc.messages import SessionMessage, TransportFailure
 from trio_mcp.link import BUFFER, Link, hand_on
-from trio_mcp.testing.faults.flow import Connection, FaultInjector
+from trio_mcp.testing.faults.flow import FaultInjector, FaultyConnection
 from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Tear
 
 __all__ = ["FaultLinks"]
@@ -86,7 +86,7 @@ class FaultLinks(FaultInjector):
                 with trio.move_on_after(GRACE):
                     await ends.written.wait()
 
-    async def _relay(self, connection: Connection, ends: _Ends) -> None:
+    async def _relay(self, connection: FaultyConnection, ends: _Ends) -> None:
         await self._run(
             connection,
             self._flow(0, partial(_receive, ends.outbound), ends.send),
@@ -98,7 +98,7 @@ class FaultLinks(FaultInjector):
 
 @attrs.define(eq=False)
 class _Ends:
-    """What lies between the session and the inner link.
+    """The channels between the session and the inner link.
 
     Attributes:
         inner: The inner link.
@@ -117,7 +117,7 @@ class _Ends:
     async def send(self, messages: _Messages) -> None:
         try:
             for each in messages:
-                # Before the send: the target may act on the message before this task runs again.
+                # The hook is called before the send: the target may act on the message before this task runs again.
                 if self.on_sent is not None:
                     self.on_sent(each)
                 await self.inner.write.send(each)
@@ -137,9 +137,11 @@ class _Ends:
     async def close(self, how: Tear | Reset | None) -> None:
         """Close both links once nothing flows any more, and say why to a session that did not ask for it."""
         self.outbound.close()
-        # After closing `outbound`: this may wait for room, and a session that sends meanwhile has to fail.
+        # This comes after closing `outbound`: it may wait for room, and a session that sends meanwhile has to fail.
         if isinstance(how, Reset):
-            await hand_on(self.inbound, Failure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}")))
+            await hand_on(
+                self.inbound, TransportFailure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}"))
+            )
         self.inbound.close()
         # The end of the link's block may be waiting for this, and nothing more can be written.
         self.written.set()
@@ -152,5 +154,6 @@ async def _receive(channel: trio.abc.ReceiveChannel[SessionMessage]) -> _Message
         # A tuple of one message: `Flow` cuts, repeats and counts it like bytes, and takes an empty one for the end.
         return (await channel.receive(),)
     except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-        # Also if `send` has closed the channel, as the target takes no more; the inner link tells the session why.
+        # This happens, too, if `send` has closed the channel, as the target takes no more; the inner link tells the
+        # session why.
         return ()

@@ -16,7 +16,7 @@ import trio
 from trio_mcp._checks import check_hook
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.testing.faults.flow import FaultInjector, Gate
+from trio_mcp.testing.faults.flow import FaultInjector, Valve
 from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 
 __all__ = ["FaultProxy"]
@@ -64,7 +64,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             raise ValueError(f"a target must be a URL with a host and a port, or unix:/path; got {target!r}")
         self._address: str | tuple[str, int] | None = None
         self._listener: trio.SocketListener | None = None
-        self._accepting = Gate()
+        self._accepting = Valve()
 
     @property
     def url(self) -> str:
@@ -88,8 +88,8 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
-            # To stop accepting would not do: the system itself completes connections up to the backlog, which look open
-            # to their clients. Closing the listener also resets those that wait.
+            # Not accepting would not be enough: the system itself completes connections up to the backlog, which look
+            # open to their clients. Closing the listener also resets those that wait.
             self._listener.socket.close()
             self._listener = None
             self._accepting.close()
@@ -116,7 +116,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 # Bound, and never listening: it keeps the port while new connections are refused.
                 self._address = stack.enter_context(_bound((_LOOPBACK, 0))).getsockname()
             self.accept()
-            # On the stack: the listener closes however the block ends, and before the folder of its socket is removed.
+            # The stack closes the listener however the block ends, and before the folder of its socket is removed.
             stack.callback(self.refuse)
             async with background_nursery() as nursery:
                 nursery.start_soon(self._accept_all, nursery)
@@ -131,7 +131,8 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, near: trio.SocketStream) -> None:
-        # Not the streams: closing one is a checkpoint, whose `Cancelled` could replace what is raised in here.
+        # The sockets are closed here, and not the streams: closing a stream is a checkpoint, whose `Cancelled` could
+        # replace an exception from in here.
         with near.socket, self._opened() as connection:
             try:
                 # Outside the connection's scope: a tear by hand takes effect once both sides are there.
@@ -170,7 +171,8 @@ def _bound(address: str | tuple[str, int]) -> socket.socket:
 
 
 async def _send(stream: trio.SocketStream, watch: Callable[[bytes], object] | None, data: bytes) -> None:
-    # Before the send: if a fault cuts that off, the server may have got part of the data all the same, and acted on it.
+    # The hook is called before the send: if a fault cuts that off, the server may still have got part of the data, and
+    # acted on it.
     if watch is not None and data:
         watch(data)
     await (stream.send_all(data) if data else stream.send_eof())

@@ -29,7 +29,7 @@ __all__ = ["fault_scripts", "random_faults"]
 
 _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
     Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # of each piece, so it adds up
-    # Only 2000 bytes: each piece is a system call, so a long response byte by byte would take very long.
+    # Only 2000 bytes are split: each piece is a system call, so a long response byte by byte would take very long.
     Split: lambda rng, longest: Split(rng.choice((1, 50, 1000)), amount=2000),
     Stall: lambda rng, longest: Stall(rng.uniform(longest / 10, longest)),
     Drop: lambda rng, longest: Drop(),

@@ -121,10 +121,10 @@ class Tear:
 
 @attrs.frozen
 class Reset:
-    """Break the connection: on a wire both sides get a reset, on a link its user gets a `Failure`.
+    """Break the connection: on a wire both sides get a reset, on a link its user gets a `TransportFailure`.
 
     Attributes:
-        cause: What a link's `Failure` holds, by default a `TransportError`. Without meaning on a wire.
+        cause: What a link's `TransportFailure` holds, by default a `TransportError`. Without meaning on a wire.
     """
 
     cause: Exception | None = None
@@ -133,18 +133,18 @@ class Reset:
 Step: TypeAlias = Pass | Await | Delay | Split | Stall | Drop | Duplicate | Tear | Reset
 """What a script consists of."""
 
-# Neither `Drop` nor `Duplicate`: the system neither loses nor repeats bytes in the middle of a stream.
+# `Drop` and `Duplicate` are missing: the system neither loses nor repeats bytes in the middle of a stream.
 ON_WIRES: tuple[type[Step], ...] = (Pass, Await, Delay, Split, Stall, Tear, Reset)
 """The steps that bytes can be put through."""
 
-# Not `Split`: a link carries whole messages, so there is nothing to cut.
+# `Split` is missing: a link carries whole messages, so there is nothing to cut.
 ON_LINKS: tuple[type[Step], ...] = (Pass, Await, Delay, Stall, Drop, Duplicate, Tear, Reset)
 """The steps that messages can be put through."""
 
 
 @attrs.frozen
 class Faults:
-    """What happens to one connection, seen from the side that connects. After its last step a direction is left alone.
+    """The faults of one connection, seen from the side that connects. After its last step a direction is left alone.
 
     Attributes:
         sent: The steps for what that side sends.

@@ -10,9 +10,9 @@ from trio_mcp.testing.strategies.forms import form_answers, forms
 from trio_mcp.testing.strategies.hostile import (
     HEADER_FAULTS,
     MESSAGE_FAULTS,
+    AllowedOutcome,
     Hostile,
     HostileHeaders,
-    Outcome,
     hostile_headers,
     hostile_messages,
 )
@@ -45,11 +45,11 @@ from trio_mcp.testing.strategies.wires import chunks, cut_off, interleaved, line
 __all__ = [
     "HEADER_FAULTS",
     "MESSAGE_FAULTS",
+    "AllowedOutcome",
     "CannotGenerate",
     "Hostile",
     "HostileHeaders",
     "NearValid",
-    "Outcome",
     "base64_texts",
     "batches",
     "chunks",

@@ -30,18 +30,18 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, Era, era
 __all__ = [
     "HEADER_FAULTS",
     "MESSAGE_FAULTS",
+    "AllowedOutcome",
     "HeaderFault",
     "Hostile",
     "HostileHeaders",
     "MessageFault",
-    "Outcome",
     "hostile_headers",
     "hostile_messages",
 ]
 
 
 @attrs.frozen
-class Outcome:
+class AllowedOutcome:
     """What a receiver may do.
 
     Attributes:
@@ -71,7 +71,7 @@ class Hostile:
     text: bytes
     fault: str
     id: float | str | None
-    outcome: Outcome
+    outcome: AllowedOutcome
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class HostileHeaders:
 
     headers: Mapping[str, str | None]
     fault: str
-    outcome: Outcome
+    outcome: AllowedOutcome
 
 
 # Not None, because null is itself one of the values that a member may be given.
@@ -136,13 +136,13 @@ class MessageFault:
     """
 
     make: Callable[[_Base], st.SearchStrategy[Any]]
-    outcome: Outcome
+    outcome: AllowedOutcome
     has_id: bool = True
     revisions: tuple[str, ...] = (*LEGACY_REVISIONS, *MODERN_REVISIONS)
 
 
-def _codes(*codes: int, **more: Any) -> Outcome:
-    return Outcome(frozenset(codes), **more)
+def _codes(*codes: int, **more: Any) -> AllowedOutcome:
+    return AllowedOutcome(frozenset(codes), **more)
 
 
 _ANY_CODE = (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
@@ -154,10 +154,10 @@ _LENIENT = _codes(INVALID_REQUEST, result=True)
 _ODD = _codes(*_ANY_CODE, result=True)
 # A request that has an id must be answered.
 _ANSWERED = _codes(*_ANY_CODE, result=True, silence=False)
-_GOOD = Outcome(result=True, silence=False)
+_GOOD = AllowedOutcome(result=True, silence=False)
 _UNKNOWN = _codes(METHOD_NOT_FOUND, silence=False)
 _REFUSED = _codes(INVALID_PARAMS, silence=False)
-_IGNORED = Outcome()
+_IGNORED = AllowedOutcome()
 # JSON-RPC does not say what becomes of a response to nothing; an error without an id is not a response to it.
 _STRAY = _codes(INVALID_REQUEST)
 
@@ -492,7 +492,7 @@ class HeaderFault:
     """
 
     headers: tuple[Mapping[str, str | None], ...]
-    outcome: Outcome
+    outcome: AllowedOutcome
     revisions: tuple[str, ...] = (*LEGACY_REVISIONS[1:], *MODERN_REVISIONS)
 
 
@@ -500,9 +500,9 @@ def _each(name: str, *values: str | None) -> tuple[Mapping[str, str | None], ...
     return tuple({name: value} for value in values)
 
 
-def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool = False) -> Outcome:
+def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool = False) -> AllowedOutcome:
     # Any code by default: where only a status is demanded, the body of a refusal is optional, and so is what it says.
-    return Outcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
+    return AllowedOutcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
 
 
 # 2026-07-28 basic/transports/streamable-http#server-validation.
@@ -545,7 +545,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
         _each("mcp-protocol-version", "1900-01-01", "9999-12-31", "latest", "2025"), _statuses(400), _WITH_VERSION
     ),
     # Servers commonly limit a head to something from 8 to 64 KiB, so some take this, and others answer 431 or close.
-    "large-header": HeaderFault(_each("x-large", "x" * 30_000), Outcome(None, result=True)),
+    "large-header": HeaderFault(_each("x-large", "x" * 30_000), AllowedOutcome(None, result=True)),
     # 404 tells a client to start anew; a server without sessions may have 400 for any id.
     "unknown-session": HeaderFault(
         _each("mcp-session-id", "never-given", "0", "../../x", "x" * 500), _statuses(400, 404), _LEGACY_HTTP
@@ -566,10 +566,10 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     ),
     # A modern server has no sessions and ignores the header; clients that speak both eras may still send it.
     "session-of-another-era": HeaderFault(
-        _each("mcp-session-id", "never-given"), Outcome(None, result=True), MODERN_REVISIONS
+        _each("mcp-session-id", "never-given"), AllowedOutcome(None, result=True), MODERN_REVISIONS
     ),
     "event-of-another-era": HeaderFault(
-        _each("last-event-id", "never-given"), Outcome(None, result=True), MODERN_REVISIONS
+        _each("last-event-id", "never-given"), AllowedOutcome(None, result=True), MODERN_REVISIONS
     ),
 }
 """Fault -> headers that differ from those of a valid request, and what a server may do."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.testing.strategies.choices import Choices, Drawn, Random
 from trio_mcp.testing.strategies.shapes import MAX_ITEMS, MAX_TEXT, TYPES, CannotGenerate, Key, Shape, Shapes
-from trio_mcp.testing.strategies.values import Stuck, Values, checked
+from trio_mcp.testing.strategies.values import DeadEnd, Values, checked
 
 __all__ = ["NearValid", "near_valid"]
 
@@ -77,7 +77,7 @@ class _Fault:
         current = holder[steps[-1]]
         # To Python True is an int, but the ways for numbers are not for booleans.
         if self.kind is not object and (isinstance(current, bool) or not isinstance(current, self.kind)):
-            raise Stuck
+            raise DeadEnd
         spoiled = holder[steps[-1]] = self.spoil(self.shape, current, choices)
         return value if self.path else spoiled
 
@@ -140,7 +140,7 @@ class _Spoiled:
                 value = self.values.make(choices, max_leaves=leaves, plain=True, path=fault.path)
                 value = fault.spoiled(value, choices)
                 broken = self.checker.broken(value)
-            except (Stuck, SchemaError, LookupError):
+            except (DeadEnd, SchemaError, LookupError):
                 continue
             # Exactly one: a tool that misses one keyword can't be told from one that validates if another keyword
             # refuses the value.
@@ -174,7 +174,7 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
 
 def _one_of(values: Sequence[Any], choices: Choices) -> Any:
     if not values:
-        raise Stuck
+        raise DeadEnd
     return copy.deepcopy(values[choices.integer(0, len(values) - 1)])
 
 

@@ -48,7 +48,7 @@ _ANY_NAME = "any name that a schema does not know"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
-class Stuck(Exception):
+class DeadEnd(Exception):
     """The choices led to a place where no value is possible."""
 
 
@@ -91,7 +91,7 @@ class Values:
             try:
                 wild = attempt > PROBES // 3
                 value = self.make(choices, max_leaves=attempt % 10, plain=attempt % 2 == 0, wild=wild)
-            except Stuck as exc:
+            except DeadEnd as exc:
                 problems.append(str(exc) or "what it asks for excludes each other")
                 continue
             problem = self.problem(value)
@@ -121,7 +121,7 @@ class Values:
                 # Smaller and plainer with each attempt: defaults, examples and further members are what most often does
                 # not conform.
                 value = self.make(choices, max_leaves=self.max_leaves // (attempt + 1), plain=attempt > 1)
-            except Stuck:
+            except DeadEnd:
                 continue
             if self.problem(value) is None:
                 return value
@@ -156,7 +156,7 @@ class Values:
             making = _Making(self.shapes, choices, max_leaves, plain, wild)
             return making.value(self.shapes.root, self.shapes.depth + DEEPER, path)
         except TooManySteps:
-            raise Stuck from None
+            raise DeadEnd from None
 
 
 def checked(schema: Any, *, formats: bool = True) -> tuple[Any, SchemaValidator]:
@@ -202,7 +202,7 @@ class _Making:
             key = self._option(self.shapes.options(key), depth, path)
             shape = self.shapes.shape(key)
         if shape.impossible is not None:
-            raise Stuck
+            raise DeadEnd
         if not path:
             # One in eight: authors write examples that work, so a tool's way to success is tried; but always the same
             # values find little else.
@@ -248,14 +248,14 @@ class _Making:
         if self._few:
             smallest = self.shapes.smallest(options, depth)
             if smallest is None:
-                raise Stuck
+                raise DeadEnd
             return smallest
         # The options behind the chosen one follow in turn: one draw is enough, however many of them are impossible.
         first = self.choices.integer(0, max(len(options) - 1, 0))
         for option in options[first:] + options[:first]:
             if self.shapes.size(option, depth) < math.inf:
                 return option
-        raise Stuck
+        raise DeadEnd
 
     def _type(self, key: Key, shape: Shape, depth: int, path: tuple[str | int, ...]) -> str:
         types = shape.types
@@ -265,7 +265,7 @@ class _Making:
             types = shape.likely
         possible = [kind for kind in types if kind in shape.types and self.shapes.size_of(key, kind, depth) < math.inf]
         if not possible:
-            raise Stuck
+            raise DeadEnd
         if self._few:
             return min(possible, key=lambda kind: self.shapes.size_of(key, kind, depth))
         chosen: str = self._one_of(possible)
@@ -276,14 +276,14 @@ class _Making:
     def _integer(self, shape: Shape) -> int:
         bounds = whole_bounds(shape)
         if bounds is None:
-            raise Stuck
+            raise DeadEnd
         low, high = bounds
         if shape.steps:
             # The least common multiple of fractions.
             step = Fraction(math.lcm(*(each.numerator for each in shape.steps)))
             low, high = math.ceil(low / step), math.floor(high / step)
             if low > high:
-                raise Stuck
+                raise DeadEnd
             return int(self.choices.integer(low, high) * step)
         # Small numbers half of the time: a tool may count to it, or wait for so long.
         if low <= 0 and high >= 100 and self._chance(2):
@@ -298,13 +298,13 @@ class _Making:
             if shape.low is None:
                 low = min(low, high - FAR)
             if low > high:
-                raise Stuck
+                raise DeadEnd
             for _ in range(4):
                 made = self.choices.integer(low, high) * step
                 # Many validators divide floats: what is not a whole number for them is refused, as 36.01 / 0.01 is.
                 if made.denominator == 1 or (float(made) / float(step)).is_integer():
                     return int(made) if made.denominator == 1 else float(made)
-            raise Stuck
+            raise DeadEnd
         whole = whole_bounds(shape)
         if whole is not None and self.choices.integer(0, 1) == 0:
             return self._integer(shape)
@@ -317,7 +317,7 @@ class _Making:
         if shape.high is not None and shape.high[1]:
             most = math.nextafter(most, -math.inf)
         if least > most:
-            raise Stuck
+            raise DeadEnd
         return self.choices.number(least, most)
 
     def _text(self, shape: Shape) -> str:
@@ -346,7 +346,7 @@ class _Making:
             if len(made) < text.low and (longer := self._padded(source, made, text.low)) is not None:
                 return longer
         high = "any" if text.high == math.inf else int(text.high)
-        raise Stuck(
+        raise DeadEnd(
             f"no text of {text.low} to {high} characters was found for {' and '.join(map(repr, text.patterns))}"
         )
 
@@ -376,7 +376,7 @@ class _Making:
                 item = (
                     self._new_item(below, depth, items, inner) if shape.unique else self.value(below, depth - 1, inner)
                 )
-            except Stuck:
+            except DeadEnd:
                 if index < least:
                     raise
                 break
@@ -394,7 +394,7 @@ class _Making:
             if not any(same(item, other) for other in others):
                 return item
             self.leaves = max(self.leaves, 1)  # the simplest is taken, and there are others
-        raise Stuck(f"not enough different items were found, after {len(others)}")
+        raise DeadEnd(f"not enough different items were found, after {len(others)}")
 
     def _object(self, key: Key, shape: Shape, depth: int, path: tuple[str | int, ...]) -> dict[str, Any]:
         names = dict.fromkeys(shape.required)
@@ -440,7 +440,7 @@ class _Making:
         patterns = self.shapes.name_patterns(key)
         if not patterns and not self._possible(key, _ANY_NAME, depth):
             if least > 0:
-                raise Stuck("it forbids the members that it asks for")
+                raise DeadEnd("it forbids the members that it asks for")
             return
         count = self.choices.integer(max(least, 0), most)
         # Some names will be taken, or forbidden; four attempts for each are enough unless the schema allows hardly any.
@@ -452,7 +452,7 @@ class _Making:
                 names[name] = None
                 count -= 1
         if len(names) < shape.min_members:
-            raise Stuck
+            raise DeadEnd
 
     def _is_map(self, shape: Shape) -> bool:
         """Whether it is meant to have members with any names."""

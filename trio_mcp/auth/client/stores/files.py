@@ -37,7 +37,7 @@ _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
 def default_folder() -> Path:
-    """Return where a user's logins are by default (XDG Base Directory Specification)."""
+    """Return the default folder of logins (XDG Base Directory Specification)."""
     data = os.environ.get("XDG_DATA_HOME") or ""
     # "All paths must be absolute. … consider the path invalid and ignore it."
     base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
@@ -47,8 +47,8 @@ def default_folder() -> Path:
 class FileTokens:
     """A store in a folder with one file for each login; several processes may share it.
 
-    The folder has mode 0700 and its files 0600. What others could read or have put there is refused by name: symbolic
-    links, other owners, wider modes, files that are damaged. None of that is taken for a store without the login.
+    The folder has mode 0700 and its files 0600. The store refuses by name what others could read or have put there:
+    symbolic links, other owners, wider modes, damaged files. Such a file never counts as a missing login.
 
     Args:
         folder: The folder, made if need be; by default ``trio-mcp/logins`` in ``$XDG_DATA_HOME``, or else in
@@ -75,8 +75,7 @@ class FileTokens:
         Raises:
             AuthorizationError: If it can't be written.
         """
-        # Not abandoned when cancelled: a thread that is left behind could replace the file after a later call has done
-        # so.
+        # The thread is not abandoned when cancelled: it could replace the file after a later call has done so.
         await trio.to_thread.run_sync(self._save, key, text)
 
     @contextlib.asynccontextmanager
@@ -88,7 +87,7 @@ class FileTokens:
         """
         path = self._path(key).with_suffix(".lock")
         async with contextlib.AsyncExitStack() as stack:
-            # Around the locking alone: an `OSError` of the block has nothing to do with the store.
+            # This covers the locking alone: an `OSError` of the block has nothing to do with the store.
             with _explained(path, "locked"):
                 self._make_folder()
                 await stack.enter_async_context(file_locked(str(path)))
@@ -147,7 +146,7 @@ class FileTokens:
     def _has_folder(self) -> bool:
         """Return whether the folder is there, after a check that it is the user's own."""
         try:
-            # Not `stat`: a link may lead to a folder that others can read.
+            # `stat` would follow a link, which may lead to a folder that others can read.
             found = os.lstat(self.folder)
         except FileNotFoundError:
             return False
@@ -160,11 +159,11 @@ class FileTokens:
         if not self._has_folder():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            # Looked at once more: `exist_ok` takes whatever has been made there meanwhile.
+            # The folder is checked once more: `exist_ok` accepts whatever has been made there meanwhile.
             self._has_folder()
 
     def _remove_leftovers(self, path: Path) -> None:
-        """Remove what a killed process was writing."""
+        """Remove the files that a killed process was writing."""
         for name in os.listdir(self.folder):
             if name.startswith(f".{path.name}."):
                 with contextlib.suppress(FileNotFoundError):
@@ -178,14 +177,15 @@ def _name_of(key: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file at once: a reader finds all of it or the old one, whenever this is interrupted."""
-    # In the same folder, since a file can be replaced at once only within a file system.
+    """Replace a file at once: a reader finds the whole new file or the old one, even if this is interrupted."""
+    # The temporary file is in the same folder, since a file can be replaced at once only within a file system.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with open(descriptor, "wb") as out:
             out.write(content)
             out.flush()
-            # The content before the name: after a power failure the name could otherwise be that of an empty file.
+            # The content is written before the name: after a power failure the name could otherwise be that of an empty
+            # file.
             os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
@@ -204,21 +204,21 @@ def _read(path: Path) -> tuple[str, str] | None:
         except FileNotFoundError:
             return None
         try:
-            # Of the file that is open: what the path leads to may have been replaced since.
+            # The open file is checked: the path may lead to another file since.
             _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
             with open(descriptor, "rb", closefd=False) as file:
-                # What is cut here can't be parsed, and so counts as damaged.
+                # Content beyond the limit is cut off, can't be parsed, and so counts as damaged.
                 content = file.read(MAX_FILE + 1)
         finally:
-            # Not by `open`, which leaves the descriptor of a folder open.
+            # `open` would leave the descriptor of a folder open.
             os.close(descriptor)
     try:
         found = json.loads(content)
         key, text = found["key"], found["text"]
         whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
-        # Under another name, a copy of this file would be the login of another server.
+        # A copy of this file under another name would be the login of another server.
         whole = whole and path.name == _name_of(key)
-        # JSON can have half a character, which can't be encoded, and so neither hashed nor printed.
+        # JSON can have half a character, which can be neither hashed nor printed.
         text.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
@@ -237,7 +237,9 @@ def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], ki
         raise _refused(path, f"belongs to another user (uid {found.st_uid})", "remove it, or use another folder")
     if FILES_HAVE_OWNERS and found.st_mode & 0o077:
         now = stat.S_IMODE(found.st_mode)
-        raise _refused(path, f"is open to other users (mode {now:04o})", f"if none has used it, chmod {mode:o} {path}")
+        raise _refused(
+            path, f"is open to other users (mode {now:04o})", f"if no one has used it, chmod {mode:o} {path}"
+        )
 
 
 @contextlib.contextmanager
@@ -246,7 +248,7 @@ def _explained(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        # What O_NOFOLLOW makes of a link.
+        # O_NOFOLLOW turns a link into this error.
         if exc.errno == errno.ELOOP:
             raise _refused(path, "is a symbolic link", "remove it") from None
         raise _refused(path, f"can't be {done}: {exc.strerror or exc}") from None

@@ -30,14 +30,14 @@ class KeyringTokens:
     """
 
     def __init__(self, service: str = "trio-mcp") -> None:
-        # Not at the top: it is an extra.
+        # This import is not at the top: keyring is an extra.
         try:
             import keyring
         except ImportError:
             raise ImportError("KeyringTokens needs keyring: pip install 'trio-mcp[keyring]'") from None
         self._keyring = keyring
         self._service = service
-        # Keychains have no locks: those of the files serve, without a file of a login.
+        # Keychains have no locks, so the locks of files are used, without a file for a login.
         self._locks = FileTokens()
 
     def __repr__(self) -> str:
@@ -49,7 +49,8 @@ class KeyringTokens:
         Raises:
             AuthorizationError: If there is no keychain, or it is locked, or the item is damaged.
         """
-        # Abandoned when cancelled: a keychain may ask the user for a password first, which takes as long as it takes.
+        # The thread is abandoned when cancelled: a keychain may ask the person for a password first, which may take
+        # long.
         return await trio.to_thread.run_sync(self._explained, lambda: self._load(key), abandon_on_cancel=True)
 
     async def save(self, key: str, text: str | None) -> None:
@@ -58,8 +59,7 @@ class KeyringTokens:
         Raises:
             AuthorizationError: If there is no keychain, or it is locked.
         """
-        # Not abandoned, unlike `load`: a thread that is left behind could store this after a later call has stored
-        # something else.
+        # Unlike in `load`, the thread is not abandoned: it could store this text after a later call has stored another.
         await trio.to_thread.run_sync(self._explained, lambda: self._save(key, text))
 
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
@@ -93,5 +93,5 @@ class KeyringTokens:
             raise
         except self._keyring.errors.NoKeyringError:
             raise AuthorizationError("store", "there is no keychain here", advice="use FileTokens() instead") from None
-        except Exception as exc:  # a backend raises what its system raises; the text could quote what was to be kept
+        except Exception as exc:  # a backend raises the errors of its system, whose text could quote the secret
             raise AuthorizationError("store", f"the keychain failed: {type(exc).__name__}", advice=INSTEAD) from None

@@ -46,7 +46,7 @@ async def file_locked(path: str) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            # Not by the close alone: a forked child may have the descriptor, too.
+            # The close alone would not unlock it: a forked child may have the descriptor, too.
             unlock(descriptor)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a store of logins has to offer; and a store that forgets them when the process ends."""
+"""The protocol of a store of logins, and a store that forgets them when the process ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenStore(Protocol):
     One object may serve any number of clients, threads and runs of Trio.
     """
 
-    # Abstract although a protocol: a subclass that lacks a method fails when it is made.
+    # The methods are abstract although this is a protocol: a subclass that lacks one fails when it is made.
     @abc.abstractmethod
     async def load(self, key: str) -> str | None:
         """Return the text under a key; None without one.
@@ -33,7 +33,7 @@ class TokenStore(Protocol):
 
     @abc.abstractmethod
     async def save(self, key: str, text: str | None) -> None:
-        """Replace the text under a key, all at once; None removes it. Once it returns, the text is safe.
+        """Replace the text under a key, all at once; None removes it. When it returns, the text is safe.
 
         Raises:
             AuthorizationError: If the store can't be written.
@@ -52,7 +52,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        # Of threads, since runs of Trio in several of them may share the store.
+        # These are locks of threads, since runs of Trio in several threads may share the store.
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     async def load(self, key: str) -> str | None:

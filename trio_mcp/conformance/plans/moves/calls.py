@@ -1,4 +1,4 @@
-"""What a client that keeps all rules does: it lists, calls, reads, gets, and looks whether the server is there."""
+"""The moves of a client that keeps all rules: it lists, calls, reads, gets, and looks whether the server is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.rules.history import LISTS
-from trio_mcp.conformance.steps import Ask, Await, NextPage, Open, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Open, Plan, Step
 from trio_mcp.testing.strategies.schemas import from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 from trio_mcp.uri_templates import UriTemplate
@@ -58,11 +58,11 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
     # The connection of the plan that was opened last.
     return several.map(
         lambda found: (
-            # A connection of its own, as the legacy era declares capabilities once, in the handshake, and the main
-            # connection has all.
+            # This needs another connection: the legacy era declares capabilities once, in the handshake, and the main
+            # connection declares all of them.
             Open(capabilities={}),
             *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
-            Await(),
+            AwaitResponses(),
         )
     )
 
@@ -80,8 +80,8 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read what a resource template describes, whether it exists or not."""
 
     def read(template: UriTemplate, values: list[str]) -> Plan:
-        # Made-up values: what exists can't be known, and a resource that does not exist must be refused properly all
-        # the same.
+        # The values are made up, as the existing ones can't be known; a resource that does not exist must be refused
+        # properly.
         names = dict(zip(template.variables, values, strict=True))
         return _step(Ask("resources/read", {"uri": template.expand(names)}))
 
@@ -140,7 +140,7 @@ def list_all(facts: Facts) -> st.SearchStrategy[Plan]:
     if not methods:
         return st.nothing()
     return st.builds(
-        lambda method, more: (Ask(method), Await(), NextPage()) if more else _step(Ask(method)),
+        lambda method, more: (Ask(method), AwaitResponses(), NextPage()) if more else _step(Ask(method)),
         st.sampled_from(methods),
         st.booleans(),
     )

@@ -10,7 +10,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.plans.moves.odd_calls import calls
-from trio_mcp.conformance.steps import Ask, Await, Cancel, Pause, Plan, Tell
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Pause, Plan, Tell
 
 __all__: list[str] = []
 
@@ -24,12 +24,12 @@ def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
     def cancel(call: Ask, pause: float, reason: str | None, twice: bool) -> Plan:
         cancels = (Cancel(-1, reason),) * (2 if twice else 1)
         waits = (Pause(pause),) if pause else ()
-        # The pause and the second request are for what is sent too late: a response that a server sends all the same
-        # may come only after the answer to the first.
-        return (call, *waits, *cancels, alive(facts), Await(), Pause(0.1), alive(facts))
+        # The pause and the second request leave time for late messages: a response that should not be sent may come
+        # only after the one to the second request.
+        return (call, *waits, *cancels, alive(facts), AwaitResponses(), Pause(0.1), alive(facts))
 
-    # At once, so that the cancellation may overtake the start of the tool, and a little later, when it runs or has just
-    # ended.
+    # The cancellation is sent at once, so that it may overtake the start of the tool, or a little later, when the tool
+    # runs or has just ended.
     pauses = st.sampled_from([0.0, 0.0, 0.02, 0.1])
     return st.builds(cancel, st.one_of(calls(facts), calls(facts, token=True)), pauses, _REASONS, st.booleans())
 
@@ -38,7 +38,7 @@ def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
 def cancel_one_of_many(facts: Facts) -> st.SearchStrategy[Plan]:
     """Cancel one of several calls: the others go on."""
     return st.builds(
-        lambda found, which: (*found, Cancel(which), alive(facts), Await()),
+        lambda found, which: (*found, Cancel(which), alive(facts), AwaitResponses()),
         st.lists(calls(facts), min_size=2, max_size=4),
         st.integers(0, 3),
     )
@@ -47,7 +47,9 @@ def cancel_one_of_many(facts: Facts) -> st.SearchStrategy[Plan]:
 @move()
 def cancel_finished(facts: Facts) -> st.SearchStrategy[Plan]:
     """Cancel what was answered already."""
-    return st.builds(lambda reason: (alive(facts), Await(), Cancel(-1, reason, answered=True), alive(facts)), _REASONS)
+    return st.builds(
+        lambda reason: (alive(facts), AwaitResponses(), Cancel(-1, reason, answered=True), alive(facts)), _REASONS
+    )
 
 
 @move(weight=1)

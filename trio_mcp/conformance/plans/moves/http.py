@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import move
-from trio_mcp.conformance.steps import Ask, Await, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
 from trio_mcp.http.headers import METHOD, PROTOCOL_VERSION, SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.testing.strategies import CannotGenerate, from_schema
@@ -137,7 +137,7 @@ def tell_in_unknown_version(facts: Facts) -> Plans:
 @move(needs=["transport:stdio"], weight=1, alone=True)
 def close_input(facts: Facts) -> Plans:
     """Start the server once more, and close its input."""
-    return st.just((Open(), _probe(facts, connection=-1), Await(), Break("half", connection=-1), Pause(0.5)))
+    return st.just((Open(), _probe(facts, connection=-1), AwaitResponses(), Break("half", connection=-1), Pause(0.5)))
 
 
 # --- the legacy era ---------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def break_and_resume(facts: Facts) -> Plans:
     # Short, as most tools end within milliseconds, and a stream that has ended can't be broken off.
     waits = st.sampled_from([0.0, 0.001, 0.02])
     return st.builds(
-        lambda ask, how, wait: (ask, Pause(wait), Break(how, which=-1), Resume(), Await()),
+        lambda ask, how, wait: (ask, Pause(wait), Break(how, which=-1), Resume(), AwaitResponses()),
         st.one_of(calls),
         hows,
         waits,
@@ -164,7 +164,7 @@ def break_and_resume(facts: Facts) -> Plans:
 def second_stream(facts: Facts) -> Plans:
     """Open a second stream of the session while something is under way."""
     asks = st.one_of(*_calls(facts, token=True), st.just(_probe(facts)))
-    return asks.map(lambda ask: (ask, Http("GET", hold=HOLD), Await()))
+    return asks.map(lambda ask: (ask, Http("GET", hold=HOLD), AwaitResponses()))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
@@ -172,7 +172,7 @@ def resume_foreign(facts: Facts) -> Plans:
     """Ask, in one session, for what came after an event of another."""
     asks = st.one_of(*_calls(facts, token=True), st.just(_probe(facts)))
     foreign = Http("GET", {"Last-Event-ID": "{other event}"}, hold=HOLD, connection=1)
-    return asks.map(lambda ask: (ask, Open(), Await(), foreign))
+    return asks.map(lambda ask: (ask, Open(), AwaitResponses(), foreign))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1)
@@ -183,11 +183,13 @@ def without_session(facts: Facts) -> Plans:
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def end_session(facts: Facts) -> Plans:
-    """End another session, and go on in it all the same."""
+    """End another session, and go on using it."""
     after: st.SearchStrategy[Step] = st.sampled_from(
         [_probe(facts, connection=-1), Http("GET", hold=HOLD, connection=-1)]
     )
-    return after.map(lambda step: (Open(), _probe(facts, connection=-1), Await(), Http("DELETE", connection=-1), step))
+    return after.map(
+        lambda step: (Open(), _probe(facts, connection=-1), AwaitResponses(), Http("DELETE", connection=-1), step)
+    )
 
 
 @move(revisions=VERSION_HEADER, needs=HTTP, weight=1)
@@ -294,7 +296,7 @@ def _type(schema: Any, parameter: ParameterHeader) -> Any:
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
 def mismatched_parameter(facts: Facts) -> Plans:
     """Let the header of an argument contradict it."""
-    # Only those that have a value: of an absent argument, the header must be absent, which is for another rule.
+    # Only arguments that have a value are used: for an absent one the header must be absent, which another rule checks.
     given = _parametrized(facts).filter(lambda found: isinstance(found[2], (str, int)))
     return given.map(lambda found: (_changed(found[0], {found[1].header: "something-else-7"}),))
 

@@ -8,7 +8,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.rules.history import LISTS
 from trio_mcp.conformance.rules.utilities import NO_CURSOR
-from trio_mcp.conformance.steps import Ask, Await, NextPage, Open, Plan
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Open, Plan
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def list_twice(facts: Facts) -> st.SearchStrategy[Plan]:
     methods = _declared(facts)
     if not methods:
         return st.nothing()
-    return st.sampled_from(methods).map(lambda method: (Ask(method), Await(), Ask(method)))
+    return st.sampled_from(methods).map(lambda method: (Ask(method), AwaitResponses(), Ask(method)))
 
 
 @move(needs=["paged"], weight=2)
@@ -38,7 +38,7 @@ def next_page(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read the pages of a list, and perhaps one of them twice."""
 
     def read(method: str, again: bool) -> Plan:
-        more = (Await(), NextPage(-1))
+        more = (AwaitResponses(), NextPage(-1))
         return (Ask(method), *more * 3, *((NextPage(),) if again else ()))
 
     return st.builds(read, st.sampled_from(facts.paged), st.booleans())
@@ -71,7 +71,7 @@ def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
     def read(method: str) -> Plan:
         # The first connection once more at the end: a list that changes with time differs there as well, and is not
         # blamed.
-        asks = [step for turn in (0, -1, 0) for step in (Ask(method, connection=turn), Await())]
+        asks = [step for turn in (0, -1, 0) for step in (Ask(method, connection=turn), AwaitResponses())]
         return (Open(), *asks)
 
     return st.sampled_from(methods).map(read)

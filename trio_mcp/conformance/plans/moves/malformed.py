@@ -103,8 +103,8 @@ def malformed_params(facts: Facts) -> st.SearchStrategy[Plan]:
     """Ask with parameters that the method can't have."""
     known = {"tools": ("tools/call", "tools/list"), "prompts": ("prompts/get",), "resources": ("resources/read",)}
     known["completions"] = ("completion/complete",)
-    # Only methods that the server declares: the refusal of any other would be right for a reason that has nothing to do
-    # with the parameters.
+    # Only methods that the server declares are used: the refusal of any other would be right for a reason that has
+    # nothing to do with the parameters.
     methods = [method for kind, found in known.items() if facts.declares(kind) for method in found]
     choices = [(method, params) for method in methods for params in _PARAMS[method]]
     if not choices:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.rules.messages import NO_SUCH
-from trio_mcp.conformance.steps import Ask, Await, Break, Open, Plan, Step, Tell, Write
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Step, Tell, Write
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["alive", "text_of"]
@@ -103,7 +103,7 @@ def another_connection(facts: Facts) -> st.SearchStrategy[Plan]:
     asks = [alive(facts, 0), alive(facts, -1)]
     if method is not None:
         asks += [Ask(method, connection=0), Ask(method, connection=-1)]
-    return st.permutations(asks).map(lambda order: (Open(), *order, Await()))
+    return st.permutations(asks).map(lambda order: (Open(), *order, AwaitResponses()))
 
 
 @move(weight=1, alone=True)
@@ -113,7 +113,9 @@ def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
     asked = st.sampled_from([alive(facts, -1), *[Ask(method, connection=-1) for method in methods]])
     hows = st.sampled_from(["close", "reset"])
     return st.builds(
-        lambda step, how: (Open(), step, Break(how, connection=-1), Open(), alive(facts, -1), Await()), asked, hows
+        lambda step, how: (Open(), step, Break(how, connection=-1), Open(), alive(facts, -1), AwaitResponses()),
+        asked,
+        hows,
     )
 
 

@@ -12,7 +12,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.rules.utilities import LEVELS
-from trio_mcp.conformance.steps import Ask, Await, Continue, Plan
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Continue, Plan
 from trio_mcp.testing.strategies import CannotGenerate, from_schema, near_valid
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
@@ -52,7 +52,7 @@ def call_with_logging(facts: Facts) -> st.SearchStrategy[Plan]:
         with_level = _LEVELS.flatmap(lambda level: calls(facts, meta={meta.LOG_LEVEL: level}))
         return with_level.map(lambda call: (call,))
     return st.builds(
-        lambda level, call: (Ask("logging/setLevel", {"level": level}), Await(), call), _LEVELS, calls(facts)
+        lambda level, call: (Ask("logging/setLevel", {"level": level}), AwaitResponses(), call), _LEVELS, calls(facts)
     )
 
 
@@ -77,13 +77,13 @@ def call_unknown_tool(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["callable_tools"], weight=3)
 def calls_at_once(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call several tools at a time, and ask for something quick after them."""
-    return st.lists(calls(facts), min_size=2, max_size=6).map(lambda found: (*found, alive(facts), Await()))
+    return st.lists(calls(facts), min_size=2, max_size=6).map(lambda found: (*found, alive(facts), AwaitResponses()))
 
 
 @move(needs=["callable_tools"], weight=1)
 def call_and_wait(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call the same tool twice, one after the other."""
-    return calls(facts).map(lambda call: (call, Await(), call, Await()))
+    return calls(facts).map(lambda call: (call, AwaitResponses(), call, AwaitResponses()))
 
 
 _OPTIONAL: Mapping[str, st.SearchStrategy[Any]] = {
@@ -98,7 +98,7 @@ def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool for a client that can do only some things."""
     declared = st.one_of(st.just({}), st.fixed_dictionaries({}, optional=dict(_OPTIONAL)))
     return declared.flatmap(
-        lambda found: calls(facts, meta={meta.CLIENT_CAPABILITIES: found}).map(lambda call: (call, Await()))
+        lambda found: calls(facts, meta={meta.CLIENT_CAPABILITIES: found}).map(lambda call: (call, AwaitResponses()))
     )
 
 
@@ -109,7 +109,7 @@ def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
     hows = st.lists(st.sampled_from(["valid", "valid", "wrong", "none", "state"]), min_size=1, max_size=3)
 
     def answer(call: Ask, found: list[Any]) -> Plan:
-        return (call, *[step for how in found for step in (Await(), Continue(-1, how))])
+        return (call, *[step for how in found for step in (AwaitResponses(), Continue(-1, how))])
 
     return st.builds(answer, calls(facts), hows)
 
@@ -121,8 +121,8 @@ def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
 def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that is not there."""
     schemes = sorted({uri.split(":")[0] for uri in facts.resources if ":" in uri} - {"http", "https"})
-    # In the server's own schemes too: of a foreign one a server may say at once that it has none, before it looks
-    # anything up. Not http, which a server might fetch.
+    # The server's own schemes are used, too: a server may refuse a foreign one at once, before it looks anything up.
+    # http is left out, because a server might fetch it.
     known = [f"{scheme}:///{NOWHERE}" for scheme in schemes]
     made_up = st.sampled_from([f"{NOWHERE}://x/", f"{NOWHERE}:", *known])
     return st.builds(lambda uri, word: (Ask("resources/read", {"uri": uri + word}),), made_up, _WORDS)
@@ -195,7 +195,7 @@ def complete_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(revisions=LEGACY_REVISIONS, needs=["capability:logging"], weight=1)
 def set_level(facts: Facts) -> st.SearchStrategy[Plan]:
     """Ask for log messages of a level, for the whole session."""
-    return _LEVELS.map(lambda level: (Ask("logging/setLevel", {"level": level}), Await()))
+    return _LEVELS.map(lambda level: (Ask("logging/setLevel", {"level": level}), AwaitResponses()))
 
 
 @move(needs=["capability:logging"], weight=1)
@@ -240,7 +240,7 @@ def _modern_methods(facts: Facts) -> list[str]:
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool under its name in other letters."""
-    # Only of tools that may be called: a server that ignores case runs the tool.
+    # Only names of tools that may be called are used: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})
     if not others:

@@ -12,7 +12,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.plans.moves.odd_calls import NOWHERE, calls
-from trio_mcp.conformance.steps import Ask, Await, Cancel, Open, Pause, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Open, Pause, Plan, Step
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__: list[str] = []
@@ -21,7 +21,7 @@ _FLAGS = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 
 
 def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
-    # With one that does not exist: a server may leave it out of what it acknowledges, but must not fail.
+    # One of the resources does not exist: a server may leave it out of what it acknowledges, but must not fail.
     uris = [*sorted(facts.resources)[:20], f"{NOWHERE}://x"]
     choices: dict[str, st.SearchStrategy[Any]] = {flag: st.booleans() for flag in _FLAGS}
     choices["resourceSubscriptions"] = st.lists(st.sampled_from(uris), max_size=3, unique=True)
@@ -45,7 +45,7 @@ def listen(facts: Facts) -> st.SearchStrategy[Plan]:
     """Listen, do something that may be worth a notification, and perhaps stop listening."""
 
     def heard(subscription: Ask, done: list[Ask], stop: bool) -> Plan:
-        return (subscription, *done, Await(), *((Cancel(-1), alive(facts), Pause(0.05)) if stop else ()))
+        return (subscription, *done, AwaitResponses(), *((Cancel(-1), alive(facts), Pause(0.05)) if stop else ()))
 
     return st.builds(heard, _listens(facts), st.lists(_something(facts), max_size=2), st.booleans())
 
@@ -55,7 +55,16 @@ def listen_twice(facts: Facts) -> st.SearchStrategy[Plan]:
     """Listen twice at a time, on one connection or on two."""
 
     def heard(one: Ask, other: Ask, done: Ask, apart: bool) -> Plan:
-        return (*((Open(),) if apart else ()), one, other, Await(), done, Await(), Cancel(), alive(facts))
+        return (
+            *((Open(),) if apart else ()),
+            one,
+            other,
+            AwaitResponses(),
+            done,
+            AwaitResponses(),
+            Cancel(),
+            alive(facts),
+        )
 
     return st.builds(heard, _listens(facts), _listens(facts, -1), _something(facts), st.booleans())
 
@@ -68,8 +77,8 @@ def subscribe(facts: Facts) -> st.SearchStrategy[Plan]:
         # A tool that is given a resource may change it.
         given = [value for call in done for value in ((call.params or {}).get("arguments") or {}).values()]
         params = {"uri": next((value for value in given if isinstance(value, str) and value in facts.resources), uri)}
-        plan: list[Step] = [Ask("resources/subscribe", params), Await(), *done, Await()]
-        return (*plan, Ask("resources/unsubscribe", params), Await(), *done) if stop else tuple(plan)
+        plan: list[Step] = [Ask("resources/subscribe", params), AwaitResponses(), *done, AwaitResponses()]
+        return (*plan, Ask("resources/unsubscribe", params), AwaitResponses(), *done) if stop else tuple(plan)
 
     some = st.lists(_something(facts), min_size=1, max_size=4)
     return st.builds(watched, st.sampled_from(sorted(facts.resources)), some, st.booleans())

@@ -13,7 +13,7 @@ from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.plans.moves.odd_calls import calls
 from trio_mcp.conformance.rules.tasks import ANOTHER, NO_TASK
 from trio_mcp.conformance.rules.utilities import NO_CURSOR
-from trio_mcp.conformance.steps import Ask, Await, NextPage, OnTask, Pause, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, OnTask, Pause, Plan, Step
 from trio_mcp.types import meta
 
 __all__: list[str] = []
@@ -51,12 +51,12 @@ def task_run(facts: Facts) -> st.SearchStrategy[Plan]:
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, pause: float, before: list[Step], after: list[Step]) -> Plan:
-        return (call, Await(), *before, Pause(pause), result, Await(), get, Await(), *after)
+        return (call, AwaitResponses(), *before, Pause(pause), result, AwaitResponses(), get, AwaitResponses(), *after)
 
     before = st.sampled_from([[], [get], [get, result]])
     # The result must stay available until the time to live is over, and the cancellation of a task that has ended be
     # refused (2025-11-25 basic/utilities/tasks).
-    after = st.sampled_from([[], [result, get], [cancel, Await(), get]])
+    after = st.sampled_from([[], [result, get], [cancel, AwaitResponses(), get]])
     return st.builds(run, _as_tasks(facts), _PAUSES, before, after)
 
 
@@ -68,7 +68,19 @@ def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
     def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
         # Mostly at once: a quick tool would have ended, and a task that has ended can't be cancelled any more.
         waits = (Pause(before),) if before > 0.1 else ()
-        return (call, Await(), *waits, cancel, Await(), get, Await(), Pause(after), get, Await(), *more)
+        return (
+            call,
+            AwaitResponses(),
+            *waits,
+            cancel,
+            AwaitResponses(),
+            get,
+            AwaitResponses(),
+            Pause(after),
+            get,
+            AwaitResponses(),
+            *more,
+        )
 
     more = st.sampled_from([[], [cancel], [result, cancel]])
     return st.builds(run, _as_tasks(facts), _PAUSES, _PAUSES, more)
@@ -79,9 +91,9 @@ def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
     """Make tasks, list them, and fetch each."""
 
     def run(found: list[Ask], more: int) -> Plan:
-        further = [step for _ in range(more) for step in (NextPage(-1), Await())]
+        further = [step for _ in range(more) for step in (NextPage(-1), AwaitResponses())]
         gets = [OnTask("tasks/get", number) for number in range(len(found))]
-        return (*found, Await(), Ask("tasks/list"), Await(), *further, *gets, Await())
+        return (*found, AwaitResponses(), Ask("tasks/list"), AwaitResponses(), *further, *gets, AwaitResponses())
 
     return st.builds(run, st.lists(_as_tasks(facts), min_size=1, max_size=3), st.integers(1, 3))
 
@@ -90,7 +102,7 @@ def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
 def task_misled(facts: Facts) -> st.SearchStrategy[Plan]:
     """Ask about a task, and name another one where it does not count."""
     entry = {meta.RELATED_TASK: {"taskId": ANOTHER}}
-    return _as_tasks(facts).map(lambda call: (call, Await(), OnTask("tasks/get", -1, entry), Await()))
+    return _as_tasks(facts).map(lambda call: (call, AwaitResponses(), OnTask("tasks/get", -1, entry), AwaitResponses()))
 
 
 @move(revisions=_REVISIONS, needs=("capability:tasks",), weight=1)
@@ -116,4 +128,6 @@ def task_metadata(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call tools as tasks though the server has not heard of tasks."""
     if facts.declares("tasks.requests.tools.call"):
         return st.nothing()
-    return st.builds(lambda call, task: (call, Await(), _as_task(call, task), Await()), calls(facts), _TTL)
+    return st.builds(
+        lambda call, task: (call, AwaitResponses(), _as_task(call, task), AwaitResponses()), calls(facts), _TTL
+    )

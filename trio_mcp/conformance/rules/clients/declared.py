@@ -10,7 +10,7 @@ import attrs
 
 from trio_mcp.conformance.rules.clients.shared import legacy, retries
 from trio_mcp.conformance.rules.common import is_ordered
-from trio_mcp.conformance.rules.history import Asked, History
+from trio_mcp.conformance.rules.history import History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -26,7 +26,7 @@ LONGEST_TOKEN: Final = 128
 
 
 @attrs.frozen
-class Reply:
+class QuestionReply:
     """What a client made of a question: a response, or in the modern era an answer in a retry.
 
     Attributes:
@@ -53,7 +53,7 @@ class Reply:
         return found is not None and found is not False
 
 
-def replies(history: History, *methods: str) -> Iterator[Reply]:
+def replies(history: History, *methods: str) -> Iterator[QuestionReply]:
     """Yield the first reply to each question of these methods, or of all; not to those that were withdrawn."""
     for connection in history:
         for asked in connection.questions:
@@ -61,7 +61,7 @@ def replies(history: History, *methods: str) -> Iterator[Reply]:
                 error = asked.error
                 code = None if error is None else error.get("code")
                 declared = connection.client_capabilities
-                yield Reply(asked.answers[0], asked.method, asked.params, declared, asked.result, code)
+                yield QuestionReply(asked.answers[0], asked.method, asked.params, declared, asked.result, code)
         for before, retry in retries(connection):
             given = _object(retry.params.get("inputResponses"))
             for key, question in _object((before.result or {}).get("inputRequests")).items():
@@ -70,7 +70,7 @@ def replies(history: History, *methods: str) -> Iterator[Reply]:
                     # The server could only go by what was declared with the request that it answered, so the retry's
                     # own doesn't count.
                     declared = _object(before.meta.get(meta.CLIENT_CAPABILITIES))
-                    yield Reply(retry.event, method, _object(question.get("params")), declared, result)
+                    yield QuestionReply(retry.event, method, _object(question.get("params")), declared, result)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def elicitation_mode_supported(history: History) -> Iterator[Verdict]:
             yield judged(kept, reply.event, f"it refuses the mode {reply.params.get('mode', 'form')!r}")
 
 
-def _has_mode(reply: Reply) -> bool:
+def _has_mode(reply: QuestionReply) -> bool:
     # Without modes the capability is that for forms.
     named = any(reply.declares("elicitation", mode) for mode in ("form", "url"))
     mode = reply.params.get("mode", "form")
@@ -204,5 +204,5 @@ def _same(value: Any, token: Any) -> bool:
     return is_request_id(value) and type(value) is type(token) and value == token
 
 
-def _answered_before(asked: Asked, event: Event, position: Any) -> bool:
+def _answered_before(asked: RecordedRequest, event: Event, position: Any) -> bool:
     return bool(asked.answers) and position(asked.answers[0]) < position(event)

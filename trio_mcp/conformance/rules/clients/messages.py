@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.clients.shared import parts
-from trio_mcp.conformance.rules.history import Asked, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.history import (
+    Connection,
+    History,
+    RecordedRequest,
+    is_notification,
+    is_request,
+    is_response,
+)
 from trio_mcp.conformance.rules.model import Verdict, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 
@@ -29,7 +36,7 @@ def client_messages_valid(history: History) -> Iterator[Verdict]:
 def client_ids_unique(history: History) -> Iterator[Verdict]:
     """Judge each request; 1 and "1" are different ids. In the modern era, ids of answered requests are free again."""
     for connection in history:
-        seen: dict[tuple[type, Any], Asked] = {}
+        seen: dict[tuple[type, Any], RecordedRequest] = {}
         for asked in connection.requests:
             key = (type(asked.id), asked.id)
             before = seen.get(key)
@@ -40,7 +47,7 @@ def client_ids_unique(history: History) -> Iterator[Verdict]:
             seen[key] = asked
 
 
-def _is_over(connection: Connection, before: Asked, asked: Asked) -> bool:
+def _is_over(connection: Connection, before: RecordedRequest, asked: RecordedRequest) -> bool:
     """Return whether a request had ended, in any way, when another was sent."""
     exchange = connection.exchanges.get(before.event.exchange or 0)
     # A client that has cancelled a request, or closed its stream, waits for no response, so the id is as free as after

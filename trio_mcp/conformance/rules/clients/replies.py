@@ -10,7 +10,7 @@ import jsonschema_rs
 from pydantic import ValidationError
 
 from trio_mcp.conformance.rules.clients.shared import legacy, parts, retries
-from trio_mcp.conformance.rules.history import Asked, History, is_response
+from trio_mcp.conformance.rules.history import History, RecordedRequest, is_response
 from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -21,7 +21,7 @@ from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 
-def _withdrawn(asked: Asked) -> bool:
+def _withdrawn(asked: RecordedRequest) -> bool:
     # The reply may have been on its way, or left out: both are right.
     return asked.cancelled is not None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trio_mcp.conformance.rules.clients.shared import legacy
-from trio_mcp.conformance.rules.history import LISTS, Asked, History
+from trio_mcp.conformance.rules.history import LISTS, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.jsonrpc.messages import is_request_id
@@ -77,7 +77,7 @@ def cursor_not_kept(history: History) -> Iterator[Verdict]:
             yield judged(here, asked.event, f"the cursor {cursor!r} was given in another session")
 
 
-def _cursors(history: History) -> Iterator[tuple[Asked, Any, bool, bool]]:
+def _cursors(history: History) -> Iterator[tuple[RecordedRequest, Any, bool, bool]]:
     """Yield each cursor that was sent: the request, the cursor, whether it was given on this connection, and on any."""
     # Kept by list: what `tools/list` gave means nothing to `prompts/list`, even if the texts are equal.
     everywhere: dict[str, list[Any]] = {method: [] for method in LISTS}

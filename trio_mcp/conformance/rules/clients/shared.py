@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Asked, Connection, History
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.versions import REVISIONS
 
@@ -52,12 +52,12 @@ def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
     return found
 
 
-def retries(connection: Connection) -> Iterator[tuple[Asked, Asked]]:
+def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedRequest]]:
     """Yield each request that was answered with questions, and the request that retries it.
 
     A retry is known by the state that it brings back, or by the first answers after it for the same thing.
     """
-    asking: list[Asked] = []
+    asking: list[RecordedRequest] = []
     for asked in connection.requests:
         if "requestState" in asked.params or "inputResponses" in asked.params:
             same = [each for each in asking if each.method == asked.method and _subject(each) == _subject(asked)]
@@ -73,6 +73,6 @@ def retries(connection: Connection) -> Iterator[tuple[Asked, Asked]]:
             asking.append(asked)
 
 
-def _subject(asked: Asked) -> Any:
+def _subject(asked: RecordedRequest) -> Any:
     # Arguments are left out: a client may write them otherwise the second time, and still mean the same call.
     return asked.params.get("name", asked.params.get("uri"))

@@ -26,10 +26,10 @@ from trio_mcp.errors import (
 )
 from trio_mcp.http.client.legacy.sse_client import open_old_stream
 from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.http.client.posting import Answer, Exchange, Remote, Session, TakeEvent, message_of, refusal_of
+from trio_mcp.http.client.posting import Answer, PostedRequest, Remote, SessionView, TakeEvent, message_of, refusal_of
 from trio_mcp.http.headers import EVENTS, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID, shown
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
-from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Malformed, Notification, Request, Response, TransportFailure
 from trio_mcp.retrying import may_repeat
 from trio_mcp.stopwatch import current_stopwatch
 
@@ -298,7 +298,7 @@ class LegacySessions:
                     async with self.remote.wire.exchange("DELETE", session.stream_headers()):
                         return
 
-    def _opened(self, exchange: Exchange, answer: Answer) -> Answer:
+    def _opened(self, exchange: PostedRequest, answer: Answer) -> Answer:
         """Open a session if ``initialize`` was answered with a result.
 
         Raises:
@@ -320,7 +320,7 @@ class LegacySessions:
 
     # --- lost sessions -----------------------------------------------------------------------------------------------
 
-    async def _lost(self, exchange: Exchange) -> bool:
+    async def _lost(self, exchange: PostedRequest) -> bool:
         if not self.remote.answers_here:
             return False  # in HTTP+SSE a session lasts as long as the stream, and so no longer than the link
         # L, Session Management, 4: a request refused with 404 was not carried out. One whose response had begun may
@@ -349,7 +349,7 @@ class LegacySessions:
         except TrioMcpError as exc:
             await self.remote.report(f"the server has forgotten the session, and a new one can't be opened: {exc}")
 
-    async def _renew(self, lost: Session | None) -> None:
+    async def _renew(self, lost: SessionView | None) -> None:
         """Wait for a new session, which is opened only once even if several calls have lost theirs.
 
         If this wait is cancelled, the session is still opened, for the other calls.
@@ -401,13 +401,13 @@ class LegacySessions:
             # The session above has negotiated the other one, and can't change.
             text = f"the server has forgotten the session, and now speaks {spoken!r}"
             error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
-            await self.remote.deliver(Failure(error))
+            await self.remote.deliver(TransportFailure(error))
             raise error
         await self.remote.tell(Notification("notifications/initialized"))
 
     # --- HTTP+SSE ----------------------------------------------------------------------------------------------------
 
-    async def _go_over(self, exchange: Exchange | None = None) -> bool:
+    async def _go_over(self, exchange: PostedRequest | None = None) -> bool:
         """Switch to HTTP+SSE, and return whether the server speaks that (S, HTTP+SSE Transport)."""
         if not self.remote.answers_here:
             return False

@@ -24,7 +24,7 @@ from trio_mcp.http.client.wire import http_wire
 from trio_mcp.http.headers import EVENTS, MAX_URL, shown
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
-from trio_mcp.jsonrpc.messages import Failure, Malformed
+from trio_mcp.jsonrpc.messages import Malformed, TransportFailure
 from trio_mcp.link import Link
 from trio_mcp.retrying import Backoff
 from trio_mcp.stopwatch import current_stopwatch
@@ -112,7 +112,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
     # Before the endpoint, the failure is that of the opening; after it, the link is lost.
     if not endpoint:
         raise lost
-    await remote.deliver(Failure(lost))
+    await remote.deliver(TransportFailure(lost))
 
 
 def _endpoint(remote: Remote, event: ServerSentEvent | Malformed) -> str:

@@ -18,8 +18,8 @@ import trio
 
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp._version import __version__
-from trio_mcp.http.client.sending.incoming import Head, Heads, Incoming
-from trio_mcp.http.client.sending.outgoing import Place, head_of, place_of
+from trio_mcp.http.client.sending.incoming import ResponseHead, ResponseHeads, ResponseReader
+from trio_mcp.http.client.sending.outgoing import Destination, head_of, place_of
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
@@ -29,7 +29,7 @@ from trio_mcp.http.client.sending.sender import (
     failure,
     text_of,
 )
-from trio_mcp.http.framing import Malformed
+from trio_mcp.http.framing import FramingError
 from trio_mcp.lines import CHUNK, read_socket
 from trio_mcp.link import connect_problem, tls_problem
 
@@ -80,13 +80,13 @@ class Http1Sender:
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
-        self._heads = Heads()
+        self._heads = ResponseHeads()
         self._place_of = functools.lru_cache(8)(place_of)
         self._cookies: CookieJar | None = None  # until a server sets one
         self._answered = False
         # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
         # the least likely to be closed by now, and the others can expire.
-        self._idle: deque[tuple[Connection, float]] = deque()
+        self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
         self, method: str, url: str, fields: HeaderFields, content: bytes, written: Written | None, target: str
@@ -137,12 +137,12 @@ class Http1Sender:
             raise
         return HttpResponse(head.status, head.headers, _Body(self, connection, head, target), target)
 
-    async def _connected(self, place: Place) -> Connection:
+    async def _connected(self, place: Destination) -> OutgoingConnection:
         with trio.move_on_after(CONNECT_TIMEOUT):
-            return await Connection.to(place, self._heads)
+            return await OutgoingConnection.to(place, self._heads)
         raise _Failed("ConnectTimeout")
 
-    def _kept(self) -> Connection | None:
+    def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
             # Otherwise the server is closing it, or it has sent what no request asked for.
@@ -151,7 +151,7 @@ class Http1Sender:
             connection.close()
         return None
 
-    def take_back(self, connection: Connection, said: str | None) -> None:
+    def take_back(self, connection: OutgoingConnection, said: str | None) -> None:
         """Keep a connection for as long as the server said it will (``Keep-Alive``), or else for `KEPT_ALIVE`."""
         timeout = _TIMEOUT.search(said) if said else None
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
@@ -182,7 +182,7 @@ class _Body:
 
     __slots__ = ("_connection", "_head", "_sender", "_target")
 
-    def __init__(self, sender: Http1Sender, connection: Connection, head: Head, target: str) -> None:
+    def __init__(self, sender: Http1Sender, connection: OutgoingConnection, head: ResponseHead, target: str) -> None:
         self._sender = sender
         self._connection = connection
         self._head = head
@@ -202,7 +202,7 @@ class _Body:
             connection.close()
 
 
-class Connection:
+class OutgoingConnection:
     """A connection to a server, for one exchange after the other. An exchange that fails closes it.
 
     Args:
@@ -217,7 +217,7 @@ class Connection:
 
     __slots__ = ("_descriptor", "_direct", "_plain", "_poll", "_stream", "incoming", "written")
 
-    def __init__(self, stream: trio.abc.Stream, plain: trio.SocketStream, heads: Heads) -> None:
+    def __init__(self, stream: trio.abc.Stream, plain: trio.SocketStream, heads: ResponseHeads) -> None:
         self._stream = stream
         self._plain = plain
         self._descriptor = plain.socket.fileno()
@@ -227,11 +227,11 @@ class Connection:
             self._poll.register(self._descriptor, select.POLLIN)
         # System calls of our own return at once; those of a stream wait, or give other tasks a turn.
         self._direct = SOCKETS_ARE_FILES and stream is plain
-        self.incoming = Incoming(heads)
+        self.incoming = ResponseReader(heads)
         self.written = False
 
     @classmethod
-    async def to(cls, place: Place, heads: Heads) -> Connection:
+    async def to(cls, place: Destination, heads: ResponseHeads) -> OutgoingConnection:
         """Connect, with TLS if the place asks for it.
 
         Raises:
@@ -268,7 +268,7 @@ class Connection:
         # Without the TLS goodbye, which RFC 9112, section 9.8, would like, but which may wait for the server.
         self._plain.socket.close()
 
-    async def exchange(self, request: bytes, written: Written | None) -> Head:
+    async def exchange(self, request: bytes, written: Written | None) -> ResponseHead:
         """Send a request, and return the head of the response.
 
         Raises:
@@ -305,7 +305,7 @@ class Connection:
     def _taken(self, take: Callable[[bytes], TakenT], data: bytes) -> TakenT:
         try:
             return take(data)
-        except Malformed as exc:
+        except FramingError as exc:
             raise _Failed("RemoteProtocolError", str(exc)) from None
 
     async def _write(self, data: bytes) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 import attrs
 import h11
 
-from trio_mcp.http.framing import Chunks, Malformed
+from trio_mcp.http.framing import Chunks, FramingError
 from trio_mcp.http.headers import Headers
 
-__all__ = ["Head", "Heads", "Incoming"]
+__all__ = ["ResponseHead", "ResponseHeads", "ResponseReader"]
 
 MAX_HEAD: Final = 100 * 1024
 """Bytes of a head. Chosen, as in httpcore."""
@@ -42,7 +42,7 @@ _ASKED: Final = h11.Request(method="GET", target="/", headers=[("Host", "x")])
 
 
 @attrs.frozen
-class Head:
+class ResponseHead:
     """The head of a response.
 
     Attributes:
@@ -60,17 +60,17 @@ class Head:
     lasting: bool
 
 
-class Heads:
+class ResponseHeads:
     """A parser of heads that remembers those seen before: a server repeats most of its head in every response."""
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, Head] = {}
+        self._seen: dict[bytes, ResponseHead] = {}
 
-    def parse(self, raw: bytes) -> Head:
+    def parse(self, raw: bytes) -> ResponseHead:
         """Parse a head that ends with an empty line.
 
         Raises:
-            Malformed: If it is refused.
+            FramingError: If it is refused.
         """
         if len(raw) > MAX_SEEN_SIZE or raw.count(b"\n") > MAX_SEEN_FIELDS:
             return _read(raw)
@@ -89,7 +89,7 @@ class Heads:
         if not varying:
             return head
         length = varying.get(b"content-length")
-        return Head(
+        return ResponseHead(
             head.status,
             head.headers.adding(varying.items()),
             head.length if length is None else int(length),
@@ -98,22 +98,22 @@ class Heads:
         )
 
 
-def _read(raw: bytes) -> Head:
+def _read(raw: bytes) -> ResponseHead:
     if raw.count(b"\n") > MAX_FIELDS:
-        raise Malformed(400, "the head of the response has too many fields")
+        raise FramingError(400, "the head of the response has too many fields")
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
     connection.send(_ASKED)
     connection.receive_data(raw)
     try:
         found = connection.next_event()
     except h11.RemoteProtocolError as exc:
-        raise Malformed(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the line that it refuses
+        raise FramingError(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the line that it refuses
     if not isinstance(found, (h11.Response, h11.InformationalResponse)):
-        raise Malformed(400, "the head of the response is malformed")
+        raise FramingError(400, "the head of the response is malformed")
     headers = Headers(found.headers)
     length = headers.get("content-length")
     options = (headers.get("connection") or "").lower().split(",")
-    return Head(
+    return ResponseHead(
         found.status_code,
         headers,
         None if length is None else int(length),
@@ -124,7 +124,7 @@ def _read(raw: bytes) -> Head:
     )
 
 
-class Incoming:
+class ResponseReader:
     """The bytes that arrive on one connection.
 
     Args:
@@ -137,7 +137,7 @@ class Incoming:
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_interim", "_lasting", "_left", "_searched", "begun", "complete")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: ResponseHeads) -> None:
         self._heads = heads
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer in which no head ends
@@ -159,11 +159,11 @@ class Incoming:
         self._chunks = None
         self.begun = self.complete = False
 
-    def head(self, data: bytes) -> Head | None:
+    def head(self, data: bytes) -> ResponseHead | None:
         """Take what has arrived, and return the head of the response; None if not all of it has arrived.
 
         Raises:
-            Malformed: If it is refused.
+            FramingError: If it is refused.
         """
         buffer = self._buffer
         buffer += data
@@ -174,9 +174,9 @@ class Incoming:
             end = _END.search(buffer, max(0, self._searched - 3))
             if end is None or end.end() > MAX_HEAD:
                 if buffer and buffer[0] < 0x21:  # such as a TLS record
-                    raise Malformed(400, "this is not HTTP")
+                    raise FramingError(400, "this is not HTTP")
                 if len(buffer) > MAX_HEAD:
-                    raise Malformed(400, "the head of the response is too long")
+                    raise FramingError(400, "the head of the response is too long")
                 self._searched = len(buffer)
                 return None
             raw = bytes(buffer[: end.end()])
@@ -188,7 +188,7 @@ class Incoming:
             # RFC 9110, section 15.2: a client must be able to parse them, even unasked.
             self._interim += 1
             if self._interim > MAX_INTERIM:
-                raise Malformed(400, f"more than {MAX_INTERIM} informational responses came before the final one")
+                raise FramingError(400, f"more than {MAX_INTERIM} informational responses came before the final one")
         # RFC 9112, section 6.3. The other protocol after a 101 was not asked for.
         self._lasting = head.lasting and head.status != 101
         self._chunks = None
@@ -206,7 +206,7 @@ class Incoming:
         """Take what has arrived, return the content in it, and set `complete` at the end of the body.
 
         Raises:
-            Malformed: If its framing is refused.
+            FramingError: If its framing is refused.
         """
         buffer, left = self._buffer, self._left
         if self._chunks is not None:
@@ -227,11 +227,11 @@ class Incoming:
         """Take the end of the connection.
 
         Raises:
-            Malformed: If the response is not complete.
+            FramingError: If the response is not complete.
         """
         if not self.begun:
-            raise Malformed(400, "Server disconnected without sending a response.")
+            raise FramingError(400, "Server disconnected without sending a response.")
         if self._chunks is None and self._left is None and not self.complete:
             self.complete = True
         if not self.complete:
-            raise Malformed(400, "the server closed the connection before the end of the response")
+            raise FramingError(400, "the server closed the connection before the end of the response")

@@ -11,7 +11,7 @@ import attrs
 from trio_mcp.http.client.sending.sender import HeaderFields
 from trio_mcp.http.framing import FIELD
 
-__all__ = ["Place", "head_of", "place_of"]
+__all__ = ["Destination", "head_of", "place_of"]
 
 # URLs that need no rewriting: no user, no fragment, no dot segments, and only characters that go out as they are. The
 # others are left to httpx, which knows RFC 3986, section 6.2, and IDNA.
@@ -27,7 +27,7 @@ _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 
 @attrs.frozen
-class Place:
+class Destination:
     """Where a request goes.
 
     Attributes:
@@ -46,7 +46,7 @@ class Place:
 
 
 @functools.lru_cache(64)
-def place_of(url: str) -> Place:
+def place_of(url: str) -> Destination:
     """Take a URL apart.
 
     Raises:
@@ -57,7 +57,7 @@ def place_of(url: str) -> Place:
         scheme, host, digits, path, query = match.groups()
         port = int(digits or _PORTS[scheme])
         netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
-        return Place(scheme == "https", host.strip("[]"), port, netloc, (path or "/") + (query or ""))
+        return Destination(scheme == "https", host.strip("[]"), port, netloc, (path or "/") + (query or ""))
     import httpx  # noqa: ASYNC127 - as above; it is always installed
 
     try:
@@ -66,7 +66,7 @@ def place_of(url: str) -> Place:
         raise ValueError(str(exc)) from None
     if found.scheme not in _PORTS:
         raise ValueError(f"the scheme {found.scheme!r} is not one of HTTP")
-    return Place(
+    return Destination(
         found.scheme == "https",
         found.raw_host.decode("ascii"),
         _PORTS[found.scheme] if found.port is None else found.port,
@@ -75,7 +75,7 @@ def place_of(url: str) -> Place:
     )
 
 
-def head_of(method: str, place: Place, fields: HeaderFields, size: int) -> bytes:
+def head_of(method: str, place: Destination, fields: HeaderFields, size: int) -> bytes:
     """Return the head of a request whose body has this many bytes.
 
     Raises:

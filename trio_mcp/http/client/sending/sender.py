@@ -16,9 +16,9 @@ from trio_mcp.jsonrpc.codec import Pieces
 __all__ = [
     "CONNECT_TIMEOUT",
     "KEPT_ALIVE",
-    "Body",
     "HeaderFields",
     "HttpResponse",
+    "ResponseBody",
     "Sender",
     "Written",
     "failure",
@@ -55,7 +55,7 @@ def failure(kind: str, text: str, target: str) -> Disconnected:
     return error
 
 
-class Body(Protocol):
+class ResponseBody(Protocol):
     """The body of a response while it arrives."""
 
     async def receive(self) -> bytes:
@@ -82,7 +82,7 @@ class HttpResponse:
         asked: The header fields of the request, by name in lower case.
     """
 
-    def __init__(self, status: int, headers: Headers, body: Body, target: str) -> None:
+    def __init__(self, status: int, headers: Headers, body: ResponseBody, target: str) -> None:
         self.status = status
         self.headers = headers
         self.target = target

@@ -11,18 +11,17 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import trio
-from hypercorn.config import Config
 
 from trio_mcp._log import logger
-from trio_mcp.http.framing import Fields, Malformed
+from trio_mcp.http.framing import Fields, FramingError
 from trio_mcp.http.runner.h1.hangups import Hangups
-from trio_mcp.http.runner.h1.incoming import Head, Heads, Incoming
+from trio_mcp.http.runner.h1.incoming import RequestHead, RequestHeads, RequestReader
 from trio_mcp.http.runner.h1.parsers import ParseFields
-from trio_mcp.http.runner.settings import ServerLimits
-from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, Wire, address, lifetime
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
+from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, DeadlineStream, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
-__all__ = ["Connection", "Exchange", "Shared"]
+__all__ = ["AcceptedConnection", "AsgiExchange", "Shared"]
 
 # The version of ASGI, and of its part for HTTP: 2.3 is the first in which `state` is part of a scope.
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
@@ -39,7 +38,7 @@ class Shared:
 
     Args:
         app: The ASGI application.
-        config: The configuration.
+        settings: The settings of the server.
         limits: Limits on connections.
         parse: What parses the fields of a head.
 
@@ -48,10 +47,10 @@ class Shared:
         protocols: What is spoken over TLS.
     """
 
-    def __init__(self, app: Any, config: Config, limits: ServerLimits, parse: ParseFields) -> None:
+    def __init__(self, app: Any, settings: ServerSettings, limits: ServerLimits, parse: ParseFields) -> None:
         self.app = app
-        self.config = config
-        self.heads = Heads(parse, config.h11_max_incomplete_size)
+        self.settings = settings
+        self.heads = RequestHeads(parse, settings.max_head)
         self.hangups = Hangups(limits.write_timeout)
         self.head_timeout = limits.head_timeout
         self.write_timeout = limits.write_timeout
@@ -62,15 +61,15 @@ class Shared:
 
     def response_fields(self) -> Fields:
         """Return the fields of every response."""
-        # The date's resolution is a second, so it need not be formatted for every response. Hypercorn names itself.
+        # The date's resolution is a second, so it need not be formatted for every response.
         now = int(time.time())
         if now != self._dated:
             self._dated = now
-            self._fields = [field for field in self.config.response_headers("h11") if field[0] != b"server"]
+            self._fields = self.settings.response_fields()
         return self._fields
 
 
-class Exchange(Extras):
+class AsgiExchange(Extras):
     """A request and its response, as the application sees them through ASGI.
 
     Args:
@@ -89,7 +88,7 @@ class Exchange(Extras):
     # So the application answers a refused request at once, and its connection reads the rest of the body: `_linger`.
     lingers = True
 
-    def __init__(self, connection: Connection, head: Head, fields: Fields) -> None:
+    def __init__(self, connection: AcceptedConnection, head: RequestHead, fields: Fields) -> None:
         self._connection = connection
         self._head = head
         self._fields = fields
@@ -162,8 +161,8 @@ class Exchange(Extras):
             return None
         try:
             data = b"" if incoming.complete else incoming.body()
-        except Malformed as exc:
-            # Not answered from here, which may not wait: `Connection._serve` does that once the application has ended.
+        except FramingError as exc:
+            # `AcceptedConnection._serve` refuses it once the application has ended: this function may not wait.
             self.fault, self._given = exc.status, True
             self.happened()
             return {"type": "http.disconnect"}
@@ -251,15 +250,13 @@ class Exchange(Extras):
         if head.method == "HEAD":  # the fields are those of a GET, length included (RFC 9110, section 9.3.2)
             self._framing = "none"
         lasts = head.lasting and not asks_to_close and not shared.ending and self._framing != "close"
-        self.lasting = (
-            lasts and self._connection.requests < shared.config.keep_alive_max_requests and self._is_read(more)
-        )
+        self.lasting = lasts and self._connection.requests < shared.settings.keep_alive_requests and self._is_read(more)
         if not self.lasting:
             fields.append((b"connection", b"close"))
         else:
             # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
             # connection that is being closed.
-            fields.append((b"keep-alive", b"timeout=%d" % shared.config.keep_alive_timeout))
+            fields.append((b"keep-alive", b"timeout=%d" % shared.settings.keep_alive_timeout))
         return head_of(status, fields)
 
     def _is_read(self, more: bool) -> bool:
@@ -269,7 +266,7 @@ class Exchange(Extras):
             # Only with the last piece of the response: until then the application may still want the body.
             while not more and not incoming.complete and incoming.body():
                 pass
-        except Malformed:
+        except FramingError:
             return False
         return incoming.complete
 
@@ -287,7 +284,7 @@ class Exchange(Extras):
         return [] if self._framing == "none" else [body]
 
 
-class Connection:
+class AcceptedConnection:
     """A connection, from its acceptance to its end.
 
     Args:
@@ -310,10 +307,10 @@ class Connection:
 
     def __init__(self, shared: Shared, stream: Any) -> None:
         self.shared = shared
-        self.wire = Wire(stream, shared.config, shared.write_timeout)
-        self.incoming = Incoming(shared.heads)
+        self.wire = DeadlineStream(stream, shared.settings.read_timeout, shared.write_timeout)
+        self.incoming = RequestReader(shared.heads)
         self._descriptor = -1
-        self._exchange: Exchange | None = None
+        self._exchange: AsgiExchange | None = None
         self._idle = True  # no request is under way
         self._left = False  # the client has left
         self._crowded = 0  # the request behind which too much was waiting at the last look
@@ -322,10 +319,10 @@ class Connection:
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
-        config = self.shared.config
+        settings = self.shared.settings
         async with lifetime(self.wire.stream):
             # The peer has as much time for the TLS handshake as for the head of a request.
-            if not await self.wire.shake_hands(min(config.ssl_handshake_timeout, self.shared.head_timeout)):
+            if not await self.wire.shake_hands(min(settings.handshake_timeout, self.shared.head_timeout)):
                 return
             # What is the same in the scopes of all requests is found out once.
             socket = self.wire.socket
@@ -333,7 +330,7 @@ class Connection:
                 "type": "http",
                 "asgi": ASGI,
                 "scheme": "https" if self.wire.tls else "http",
-                "root_path": config.root_path,
+                "root_path": settings.root_path,
                 "client": address(socket.getpeername),
                 "server": address(socket.getsockname),
             }
@@ -378,13 +375,13 @@ class Connection:
                 self.left()
         self._crowded = crowded
 
-    async def _next_head(self) -> tuple[Head, Fields] | None:
+    async def _next_head(self) -> tuple[RequestHead, Fields] | None:
         """Return the head of the next request; None if the connection ends instead."""
         if self.shared.ending:
             return None
         self._idle = True
         begun = not self.requests  # the first head counts from the beginning of the connection
-        patience = self.shared.head_timeout if begun else self.shared.config.keep_alive_timeout
+        patience = self.shared.head_timeout if begun else self.shared.settings.keep_alive_timeout
         self.wire.expire_at(trio.current_time() + patience)
         waited = False
         try:
@@ -399,7 +396,7 @@ class Connection:
                 if not data:
                     return None
                 self.incoming.feed(data)
-        except Malformed as exc:
+        except FramingError as exc:
             await self._refuse(exc.status)
             return None
         self._idle = False
@@ -408,19 +405,19 @@ class Connection:
             await trio.lowlevel.checkpoint()
         return found
 
-    async def _serve(self, head: Head, fields: Fields) -> bool:
+    async def _serve(self, head: RequestHead, fields: Fields) -> bool:
         """Serve a request.
 
         Returns:
             Whether the connection lasts.
         """
-        names = self.shared.config.server_names
+        names = self.shared.settings.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
             # The status that hypercorn gives, whose setting this is.
             await self._refuse(404)
             return False
         self.requests += 1
-        exchange = self._exchange = Exchange(self, head, fields)
+        exchange = self._exchange = AsgiExchange(self, head, fields)
         # It may have left with its request still unread; what it asked for is handed on all the same.
         if self._left:
             exchange.happened()

@@ -12,11 +12,11 @@ from typing import Final
 
 import attrs
 
-from trio_mcp.http.framing import FIELD, TOKEN, Chunks, Fields, Malformed
+from trio_mcp.http.framing import FIELD, TOKEN, Chunks, Fields, FramingError
 from trio_mcp.http.runner.h1.parsers import ParseFields
 from trio_mcp.http.runner.heads import check_head
 
-__all__ = ["Head", "Heads", "Incoming"]
+__all__ = ["RequestHead", "RequestHeads", "RequestReader"]
 
 MAX_SEEN: Final = 256
 """Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
@@ -43,7 +43,7 @@ _VARYING = re.compile(
 
 
 @attrs.frozen
-class Head:
+class RequestHead:
     """The head of a request, without the fields that frame the body or differ from one request to the next.
 
     Attributes:
@@ -63,7 +63,7 @@ class Head:
     lasting: bool
 
 
-class Heads:
+class RequestHeads:
     """A parser of heads that remembers those seen before: a client repeats most of its head in every request.
 
     Args:
@@ -74,16 +74,16 @@ class Heads:
     def __init__(self, parse: ParseFields, limit: int) -> None:
         self.limit = limit
         self._parse = parse
-        self._seen: dict[bytes, Head] = {}
+        self._seen: dict[bytes, RequestHead] = {}
 
-    def parse(self, raw: bytes) -> tuple[Head, Fields, int | None]:
+    def parse(self, raw: bytes) -> tuple[RequestHead, Fields, int | None]:
         """Parse a head that ends with an empty line.
 
         Returns:
             The head, all its fields, and the length of the body; None if it is chunked.
 
         Raises:
-            Malformed: If it is refused.
+            FramingError: If it is refused.
         """
         varying: Fields = []
         length: int | None = 0
@@ -95,7 +95,7 @@ class Heads:
                 continue
             # Twice is refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
             if framed:
-                raise Malformed(400, "the end of the request is ambiguous")
+                raise FramingError(400, "the end of the request is ambiguous")
             framed = True
             length = None if value.lower() == b"chunked" else int(value)
         # Sound, as each line left out is valid by itself, and nothing else in the head depends on where it stood: what
@@ -109,36 +109,36 @@ class Heads:
                     self._seen.clear()
                 self._seen[key] = head
         if length is None and head.version == "1.0":  # see `check_head`
-            raise Malformed(400, "the end of the request is ambiguous")
+            raise FramingError(400, "the end of the request is ambiguous")
         # Always a new list: an application may change what it gets.
         return head, [*head.fields, *varying], length
 
-    def _read(self, raw: bytes) -> Head:
+    def _read(self, raw: bytes) -> RequestHead:
         # Before the parser, as parsers differ in what they let pass.
         # One search for the whole head: one for each line would cost more than the parsers.
         match = _HEAD.fullmatch(raw)
         if match is None:
-            raise Malformed(400, "the head is malformed")
+            raise FramingError(400, "the head is malformed")
         method, target, version = match.groups()
         if not version.startswith(b"1."):
-            raise Malformed(505, "only HTTP/1.0 and HTTP/1.1 are supported")
+            raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
         fields = self._parse(raw)
         named: dict[bytes, bytes] = {}
         for name, value in fields:
             if name == b"host" and name in named:
-                raise Malformed(400, "there must be one Host")
+                raise FramingError(400, "there must be one Host")
             # A list may be spread over several lines (RFC 9110, section 5.3): a `close` in a second Connection counts.
             named[name] = named[name] + b"," + value if name in named else value
         if b"host" not in named and version != b"1.0":
-            raise Malformed(400, "there must be one Host")
+            raise FramingError(400, "there must be one Host")
         # Those that are valid have been taken out. So the parser has no part in where a body ends.
         if b"content-length" in named:
-            raise Malformed(400, "the Content-Length is malformed")
+            raise FramingError(400, "the Content-Length is malformed")
         if b"transfer-encoding" in named:
-            raise Malformed(400, "the only transfer coding is chunked")
+            raise FramingError(400, "the only transfer coding is chunked")
         target, fields = check_head(version, target, fields, self.limit)
         options = {option.strip() for option in named.get(b"connection", b"").lower().split(b",")}
-        return Head(
+        return RequestHead(
             method=method.decode("ascii"),
             target=target,
             version=version.decode("ascii"),
@@ -150,7 +150,7 @@ class Heads:
         )
 
 
-class Incoming:
+class RequestReader:
     """The bytes that arrive on one connection.
 
     Args:
@@ -163,7 +163,7 @@ class Incoming:
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_searched", "complete", "raw")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: RequestHeads) -> None:
         self._heads = heads
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer in which no head ends
@@ -181,11 +181,11 @@ class Incoming:
         """Add bytes that have arrived."""
         self._buffer += data
 
-    def head(self) -> tuple[Head, Fields] | None:
+    def head(self) -> tuple[RequestHead, Fields] | None:
         """Return the head of the next request with all its fields; None if it has not arrived.
 
         Raises:
-            Malformed: If it is refused.
+            FramingError: If it is refused.
         """
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: after the body of an old client's request
@@ -216,20 +216,20 @@ class Incoming:
         # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: without this its
         # client would wait for the timeout.
         if buffer and buffer[0] <= 0x20 and buffer != b"\r":
-            raise Malformed(400, "this is not HTTP")
+            raise FramingError(400, "this is not HTTP")
         if _BARE_LF.search(buffer, self._searched, limit + 1):
-            raise Malformed(400, "a line of the head ends without CR LF")
+            raise FramingError(400, "a line of the head ends without CR LF")
         if len(buffer) > limit:
             # RFC 9112, section 3: 414 if the request line itself is too long.
             if buffer.find(b"\n", 0, limit) >= 0:
-                raise Malformed(431, "the fields are too long")
-            raise Malformed(414, "the target is too long")
+                raise FramingError(431, "the fields are too long")
+            raise FramingError(414, "the target is too long")
 
     def body(self) -> bytes:
         """Return what has arrived of the body and was not returned yet, and set `complete` at its end.
 
         Raises:
-            Malformed: If its framing is refused.
+            FramingError: If its framing is refused.
         """
         buffer = self._buffer
         if self._chunks is not None:

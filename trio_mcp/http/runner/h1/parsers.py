@@ -7,14 +7,14 @@ from typing import Any
 
 import h11
 
-from trio_mcp.http.framing import Fields, Malformed
+from trio_mcp.http.framing import Fields, FramingError
 
 __all__ = ["ParseFields", "httptools_parser", "parse_with_h11"]
 
 ParseFields = Callable[[bytes], Fields]
 """Returns the fields of a whole head, which begins with a valid request line and ends with an empty line.
 
-Names are in lower case. Raises `Malformed` for what is not allowed."""
+Names are in lower case. Raises `FramingError` for what is not allowed."""
 
 
 def parse_with_h11(head: bytes) -> Fields:
@@ -28,7 +28,7 @@ def parse_with_h11(head: bytes) -> Fields:
         # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, demands 400 if chunked is not
         # the last one, as the end of the body is unknown then.
         status = error.error_status_hint
-        raise Malformed(400 if status == 501 else status, str(error)) from None
+        raise FramingError(400 if status == 501 else status, str(error)) from None
     # Nothing else can come first, and the head is whole.
     assert isinstance(request, h11.Request)
     return list(request.headers)
@@ -68,7 +68,7 @@ def httptools_parser() -> ParseFields:
         except httptools.HttpParserUpgrade:
             pass  # all of the head has been read; whether to change the protocol is the application's choice
         except httptools.HttpParserError as error:
-            raise Malformed(400, str(error)) from None
+            raise FramingError(400, str(error)) from None
         return fields.found
 
     return parse_with_httptools

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypercorn.config import Config
-
-from trio_mcp.http.runner.h1.connection import Connection, Shared
+from trio_mcp.http.runner.h1.connection import AcceptedConnection, Shared
 from trio_mcp.http.runner.h1.parsers import httptools_parser, parse_with_h11
-from trio_mcp.http.runner.settings import ServerLimits
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 
 __all__ = ["LeanRunner", "h11_runner", "httptools_runner"]
 
@@ -16,8 +14,8 @@ __all__ = ["LeanRunner", "h11_runner", "httptools_runner"]
 class LeanRunner(Shared):
     """HTTP/1.1 for the connections of one server, each served by one task."""
 
-    def connect(self, stream: Any) -> Connection:
-        return Connection(self, stream)
+    def connect(self, stream: Any) -> AcceptedConnection:
+        return AcceptedConnection(self, stream)
 
     async def run(self) -> None:
         """Watch for clients that leave."""
@@ -27,15 +25,15 @@ class LeanRunner(Shared):
         self.ending = True
 
 
-def h11_runner(app: Any, config: Config, limits: ServerLimits) -> LeanRunner:
+def h11_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> LeanRunner:
     """Return the runner that parses with h11."""
-    return LeanRunner(app, config, limits, parse_with_h11)
+    return LeanRunner(app, settings, limits, parse_with_h11)
 
 
-def httptools_runner(app: Any, config: Config, limits: ServerLimits) -> LeanRunner:
+def httptools_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> LeanRunner:
     """Return the runner that parses with httptools.
 
     Raises:
         RuntimeError: If httptools is not installed.
     """
-    return LeanRunner(app, config, limits, httptools_parser())
+    return LeanRunner(app, settings, limits, httptools_parser())

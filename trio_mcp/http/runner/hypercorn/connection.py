@@ -28,9 +28,10 @@ from hypercorn.typing import ConnectionState
 
 from trio_mcp.http.runner.hypercorn.http1 import ClientLeft, Http1
 from trio_mcp.http.runner.hypercorn.http2 import Http2
+from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.hypercorn.tasks import Tasks
-from trio_mcp.http.runner.settings import ServerLimits
-from trio_mcp.http.runner.wire import Wire, address, lifetime
+from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
+from trio_mcp.http.runner.wire import DeadlineStream, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME
 
 __all__ = ["HttpConnection", "HypercornRunner"]
@@ -41,14 +42,14 @@ class HypercornRunner:
 
     Args:
         app: The ASGI application.
-        config: Hypercorn's configuration.
+        settings: The settings of the server.
         limits: Limits on connections.
     """
 
-    def __init__(self, app: Any, config: Config, limits: ServerLimits) -> None:
-        self.protocols = config.alpn_protocols
+    def __init__(self, app: Any, settings: ServerSettings, limits: ServerLimits) -> None:
+        self._config: Config = settings.config or QuietConfig()
+        self.protocols = self._config.alpn_protocols
         self._app = app
-        self._config = config
         self._limits = limits
         self._context = WorkerContext(None)
 
@@ -74,7 +75,7 @@ class HttpConnection:
     """
 
     def __init__(self, app: Any, config: Config, context: WorkerContext, limits: ServerLimits, stream: Any) -> None:
-        self.wire = Wire(stream, config, limits.write_timeout)
+        self.wire = DeadlineStream(stream, config.read_timeout, limits.write_timeout)
         self._app = app
         self._config = config
         self._context = context

@@ -13,7 +13,7 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.worker_context import EventWrapper
 
-from trio_mcp.http.framing import MAX_FRAMING, Malformed
+from trio_mcp.http.framing import MAX_FRAMING, FramingError
 from trio_mcp.http.runner.heads import check_head
 from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE
 
@@ -123,7 +123,7 @@ class Http1(H11Protocol):
             target, headers = check_head(
                 request.http_version, request.target, list(request.headers), self.config.h11_max_incomplete_size
             )
-        except Malformed as exc:
+        except FramingError as exc:
             raise h11.RemoteProtocolError(str(exc), error_status_hint=exc.status) from None
         stream = self.stream = _Exchange(
             self.app,

@@ -1,1 +1,1 @@
-"""What only the legacy era needs from an HTTP server: sessions, resumable streams, HTTP+SSE, event stores."""
+"""The parts of an HTTP server that only the legacy era needs: sessions, resumable streams, HTTP+SSE, event stores."""

@@ -1,4 +1,4 @@
-"""The legacy era at an endpoint: its sessions, from ``initialize`` to their end, and HTTP+SSE at paths of its own."""
+"""The legacy era at an endpoint: its sessions, from ``initialize`` to their end, and HTTP+SSE at its two paths."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.access import note_message
-from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
+from trio_mcp.http.server.asgi import CountedMessage, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
 from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.gate import end_of
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
@@ -38,20 +38,20 @@ class Endpoint(LegacyEndpoint):
 
     served = True
 
-    def __init__(self, run: Run, options: HttpOptions) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions) -> None:
         self._run = run
         self._options = options
         # Three views of the sessions: every one that runs (stateless, HTTP+SSE and ending ones, too), those that a
         # client can name, and those of them that no HTTP request is using.
         self._live: set[HttpSession] = set()
-        self._sse = None if options.sse_path is None else SseSessions(run, options, self._live)
+        self._sse = None if options.settings["sse_path"] is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
         self._idle: OrderedDict[str, float] = OrderedDict()  # idle since when; the longest comes first
         self._watching = False
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        # To a stranger it is like none, in everything that could be told apart.
+        # A stranger must not be able to tell this session from none, in any respect.
         known = session is not None and session.owner == owner and not session.connection.closed
         revision = session.revision if session is not None and known else None
         if revision is None:
@@ -59,8 +59,8 @@ class Endpoint(LegacyEndpoint):
             return refuse(404, text, request_id)
         return revision
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
-        if self._options.stateless:
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
+        if self._options.settings["stateless"]:
             await self._post_alone(accepted, request, answer, held)
         elif accepted.kind == "initialize":
             await self._initialize(accepted, request, answer)
@@ -77,7 +77,9 @@ class Endpoint(LegacyEndpoint):
         self._idle.pop(session.id, None)
         return session
 
-    async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
+    async def _post_alone(
+        self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage
+    ) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
         # There was no handshake: the version header is all that is known of the client.
         if accepted.revision is not None:
@@ -92,7 +94,7 @@ class Endpoint(LegacyEndpoint):
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
-        if len(self._sessions) >= self._options.max_sessions and not self._made_room():
+        if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             # Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
@@ -148,7 +150,7 @@ class Endpoint(LegacyEndpoint):
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
         # The client proves by the id that the events are its own: ids are unguessable, and the store knows the session
         # only by a digest of it, and of its owner.
-        session_id, store = request.headers.get(SESSION_ID), self._options.event_store
+        session_id, store = request.headers.get(SESSION_ID), self._options.settings["event_store"]
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False
@@ -164,7 +166,7 @@ class Endpoint(LegacyEndpoint):
                 break
             if not events:
                 break
-            # Only with the first page in hand: before that the refusal may still be sent instead.
+            # This waits for the first page: before that the refusal may still be sent instead.
             if not started:
                 await answer.start_events()
             started = True
@@ -188,7 +190,7 @@ class Endpoint(LegacyEndpoint):
     def method_at(self, path: str) -> str | None:
         if self._sse is None:
             return None
-        return {self._options.sse_path: "GET", self._options.message_path: "POST"}.get(path)
+        return {self._options.settings["sse_path"]: "GET", self._options.settings["message_path"]: "POST"}.get(path)
 
     async def serve_at(
         self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger, judge: Judge | None = None
@@ -252,7 +254,7 @@ class Endpoint(LegacyEndpoint):
         """End sessions that are not used any more, for as long as there are sessions."""
         # One task and one deadline for all: idle sessions are in the order in which they became idle, and all have the
         # same timeout, so the first is always the next to expire.
-        timeout = self._options.session_timeout
+        timeout = self._options.settings["session_timeout"]
         try:
             while self._sessions:
                 now = trio.current_time()
@@ -285,7 +287,7 @@ class SseSessions:
         live: The set that holds each session while it runs.
     """
 
-    def __init__(self, run: Run, options: HttpOptions, live: set[HttpSession]) -> None:
+    def __init__(self, run: HostedRun, options: HttpOptions, live: set[HttpSession]) -> None:
         self._run = run
         self._options = options
         self._live = live
@@ -297,13 +299,13 @@ class SseSessions:
 
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Open a session and serve its stream; the session ends with it."""
-        if len(self._sessions) >= self._options.max_sessions:
+        if len(self._sessions) >= self._options.settings["max_sessions"]:
             text = "too many sessions; try again later"
             return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
         session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
         # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
         # The query carries the session, as this transport has no header for it.
-        where = f"{quote(request.root)}{self._options.message_path}?session_id={session.id}"
+        where = f"{quote(request.root)}{self._options.settings['message_path']}?session_id={session.id}"
         session.greeting = encode_event(where.encode(), event="endpoint")
         self._sessions[session.id] = session
         try:
@@ -321,14 +323,16 @@ class SseSessions:
         if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
-            return refuse(404, f"the session is unknown or has ended: open a stream at {self._options.sse_path}")
+            return refuse(
+                404, f"the session is unknown or has ended: open a stream at {self._options.settings['sse_path']}"
+            )
         # The session is looked up again after this wait: its stream, and so the session, may have ended meanwhile.
         text = await body()
         if text is None:
             return None
         session = self._named(request)
         if session is None:  # it ended while the body was read
-            return refuse(404, f"the session has ended: open a stream at {self._options.sse_path}")
+            return refuse(404, f"the session has ended: open a stream at {self._options.settings['sse_path']}")
         message = decode(text)
         note_message(request.scope, message)
         if self._leaving and isinstance(message, (Request, Batch)):

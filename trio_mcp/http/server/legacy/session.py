@@ -18,8 +18,8 @@ from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest, Owner
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.http.server.gate import end_of
-from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, Router, Stream, Writer
+from trio_mcp.http.server.host import HostedRun
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
@@ -59,7 +59,7 @@ def key_of(session_id: str, owner: Owner | None) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-# Without the session: the header names that, and so an event id of one session can't lead into another.
+# It leaves out the session: the header names that, and so an event id of one session can't lead into another.
 def event_id(stream: int, number: int) -> str:
     """Return the id of an event: the number of its stream, and its number in the stream."""
     return f"{stream}-{number}"
@@ -98,7 +98,7 @@ class HttpSession:
 
     def __init__(
         self,
-        run: Run,
+        run: HostedRun,
         options: HttpOptions,
         live: set[HttpSession],
         *,
@@ -108,8 +108,10 @@ class HttpSession:
     ) -> None:
         # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure. 256 bits.
         self.id = "" if stateless else secrets.token_urlsafe(32)
-        store = None if stateless or one_stream else options.event_store
-        self.router = Router(self, store, key_of(self.id, owner), retry=options.retry, one_stream=one_stream)
+        store = None if stateless or one_stream else options.settings["event_store"]
+        self.router = StreamRouter(
+            self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
+        )
         # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.owner = owner
@@ -152,8 +154,8 @@ class HttpSession:
             await self._last_words()
 
     async def _last_words(self) -> None:
-        # What was sent before the end can still be fetched if the store outlives this run. Shielded because the server
-        # may be cancelled, but for no longer than the close grace.
+        # Messages that were sent before the end can still be fetched if the store outlives this run. This is shielded
+        # because the server may be cancelled, but for no longer than the close grace.
         try:
             with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
@@ -239,7 +241,7 @@ class HttpSession:
             return
         if stream is None:
             # The stream has ended, and everything sent on it is in the store: a stand-in that only replays.
-            stream = Stream(number, set(), stored=True, ended=True)
+            stream = NumberedStream(number, set(), stored=True, ended=True)
             # An empty result means that the client has everything.
             stream.last = stream.ready = events[-1].number if events else cursor
         elif stream.turn != turn:  # the client opened it again while the store was asked: this response is abandoned
@@ -280,17 +282,21 @@ class HttpSession:
         revision = self.revision
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
-    def _first_event(self, stream: Stream, cursor: int) -> bytes:
+    def _first_event(self, stream: NumberedStream, cursor: int) -> bytes:
         """Return what a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
         # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the
         # client waits for the head.
-        return encode_priming_event(event_id(stream.number, cursor), self._options.retry) if self.primes else COMMENT
+        return (
+            encode_priming_event(event_id(stream.number, cursor), self._options.settings["retry"])
+            if self.primes
+            else COMMENT
+        )
 
     async def _carry(
         self,
-        stream: Stream,
+        stream: NumberedStream,
         request: HttpRequest,
         answer: HttpAnswer,
         cursor: int,
@@ -329,7 +335,9 @@ class HttpSession:
         if not writer.gone and not answer.finished:
             await self._finish(stream, writer, answer)
 
-    async def _write_all(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int, at_once: bool) -> None:
+    async def _write_all(
+        self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int, at_once: bool
+    ) -> None:
         if at_once:
             writer.first = self._first_event(stream, cursor)
         elif await self._write_alone(stream, writer, answer, cursor):
@@ -341,7 +349,7 @@ class HttpSession:
                 await answer.send(writer.take_first())
             await self._write(stream, writer, answer, cursor)
 
-    async def _write_alone(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> bool:
+    async def _write_alone(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> bool:
         """Wait for the first message, and write it if it is the response.
 
         Most responses come alone, and the way of a stream would cost them a third of their time.
@@ -363,7 +371,7 @@ class HttpSession:
         await self._write_ready(stream, writer, answer, cursor)
         return True
 
-    async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
+    async def _finish(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer) -> None:
         fault = writer.fault or stream.fault
         if fault is not None and stream.asked and not self.connection.closed:
             error = ErrorData(INTERNAL_ERROR, f"the request got no response: {fault}")
@@ -380,7 +388,7 @@ class HttpSession:
         else:
             await answer.whole(202)  # its client has cancelled the request
 
-    def _left(self, stream: Stream) -> None:
+    def _left(self, stream: NumberedStream) -> None:
         """React to a client that has left.
 
         That is not a cancellation (2025-11-25 `basic/transports`, Sending Messages, 6).
@@ -391,7 +399,7 @@ class HttpSession:
         elif not stream.stored:
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
-    async def _write(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
+    async def _write(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
         while cursor is not None:  # noqa: ASYNC913 - every turn that is not the last has a checkpoint
             # The server closes the response early (2025-11-25, SEP-1699): the client polls, coming back for the rest.
             if writer.until is not None and cursor >= writer.until:
@@ -404,7 +412,7 @@ class HttpSession:
                 return
             elif answer.started:
                 now = trio.current_time()
-                silent = now + self._options.keep_alive
+                silent = now + self._options.settings["keep_alive"]
                 with trio.move_on_at(min(silent, writer.expires if writer.expires > now else silent)) as silence:
                     await stream.change()
                 if silence.cancelled_caught and trio.current_time() >= silent:
@@ -412,9 +420,9 @@ class HttpSession:
             else:
                 await stream.change()
 
-    async def _write_ready(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> int | None:
+    async def _write_ready(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> int | None:
         """Write the messages after the cursor, and return the new one; None if nothing may follow."""
-        # A method of its own: in variables of `_write`, a long message would stay in memory until the next one.
+        # This is a separate method: in variables of `_write`, a long message would stay in memory until the next one.
         events = await self._next(stream, writer, cursor)
         if events is None:
             return None
@@ -453,7 +461,7 @@ class HttpSession:
         # HTTP+SSE has nothing but this stream, so the responses to requests under way come first.
         return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
-    async def _next(self, stream: Stream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
+    async def _next(self, stream: NumberedStream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
         # With a store, the queue may begin after a gap, or with what a replay has sent already.
         events = stream.take()
         if self.router.store is None or (events and events[0].number == cursor + 1):
@@ -481,7 +489,7 @@ class HttpSession:
             raise EventsLost(STORE_FAILED) from exc
 
 
-def _encoded(stream: Stream, event: StoredEvent) -> bytes:
+def _encoded(stream: NumberedStream, event: StoredEvent) -> bytes:
     given = event_id(stream.number, event.number) if stream.stored else None
     return encode_event(event.data, event="message", id=given)
 

@@ -77,7 +77,7 @@ class SqliteFile:
             self._users += 1
 
     def _connected(self, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-        # SQLite must not create it, as others could read it. Python must not begin transactions of its own.
+        # SQLite must not create it, as others could read it. Python must not begin transactions by itself.
         address = ":memory:" if self._real is None else f"{self._real.as_uri()}?mode=rw"
         connection = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:

@@ -29,7 +29,6 @@ from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
-    Failure,
     Incoming,
     Message,
     Notification,
@@ -37,10 +36,20 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
     SessionMessage,
+    TransportFailure,
 )
 from trio_mcp.session.sink import Owner
 
-__all__ = ["MAX_DETACHED", "MAX_FAULTY", "MAX_WAITING", "MAX_WAITING_BYTES", "ROOM", "Router", "Stream", "Writer"]
+__all__ = [
+    "MAX_DETACHED",
+    "MAX_FAULTY",
+    "MAX_WAITING",
+    "MAX_WAITING_BYTES",
+    "ROOM",
+    "NumberedStream",
+    "StreamRouter",
+    "Writer",
+]
 
 ROOM = 64
 """How many messages may wait on a stream before the handler that it belongs to waits (chosen)."""
@@ -94,7 +103,7 @@ class Writer:
     first: bytes = b""
 
     def take_first(self) -> bytes:
-        """Return what is to be sent before all messages, once."""
+        """Return the bytes to send before all messages; empty from the second call on."""
         first, self.first = self.first, b""
         return first
 
@@ -105,7 +114,7 @@ class Writer:
 
 
 @attrs.define(eq=False)
-class Stream:
+class NumberedStream:
     """A stream of numbered messages.
 
     Attributes:
@@ -242,13 +251,13 @@ class Stream:
 class Unstored:
     """A message that waits for the store; ``question`` is our request if it is one."""
 
-    stream: Stream
+    stream: NumberedStream
     event: StoredEvent
     question: Request | None
 
 
 class RouterOwner(Protocol):
-    """What a router needs from its session."""
+    """A session as its router sees it."""
 
     @property
     def primes(self) -> bool: ...
@@ -258,7 +267,7 @@ class RouterOwner(Protocol):
     def start_soon(self, function: Callable[[], Awaitable[None]]) -> None: ...
 
 
-class Router:
+class StreamRouter:
     """The router of a session's messages to its streams: the session's `SessionSink`.
 
     Args:
@@ -282,12 +291,12 @@ class Router:
         self._one_stream = one_stream
         self.store = store
         self.key = key
-        self.rest = Stream(0, set(), stored=store is not None)
-        self.streams: dict[int, Stream] = {0: self.rest}
-        self.faulty: dict[int, Stream] = {}
+        self.rest = NumberedStream(0, set(), stored=store is not None)
+        self.streams: dict[int, NumberedStream] = {0: self.rest}
+        self.faulty: dict[int, NumberedStream] = {}
         self._numbers = 0
-        self._by_request: dict[RequestId, Stream] = {}  # the client's requests that have no response yet
-        self._asked: dict[RequestId, Stream] = {}  # our requests, by the stream on which they went out
+        self._by_request: dict[RequestId, NumberedStream] = {}  # the client's requests that have no response yet
+        self._asked: dict[RequestId, NumberedStream] = {}  # our requests, by the stream on which they went out
         self._unstored: deque[Unstored] | None = None
         self._unstored_bytes = 0
         self._storing = False  # whether a task is handing messages to the store: only one may, to keep their order
@@ -306,17 +315,17 @@ class Router:
 
     # --- streams -------------------------------------------------------------------------------------------------
 
-    def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> Stream:
+    def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> NumberedStream:
         """Open the stream of a POST."""
         self._numbers += 1
         asked = tuple(owed)
-        stream = Stream(self._numbers, set(asked), may_stream, self.store is not None, asked=asked)
+        stream = NumberedStream(self._numbers, set(asked), may_stream, self.store is not None, asked=asked)
         self.streams[stream.number] = stream
         for request_id in stream.owed:
             self._by_request[request_id] = stream
         return stream
 
-    def of_request(self, request_id: RequestId | None) -> Stream | None:
+    def of_request(self, request_id: RequestId | None) -> NumberedStream | None:
         """Return the stream of a request that has no response yet."""
         if self._one_stream:
             return self.rest
@@ -330,7 +339,7 @@ class Router:
             stream.owed.discard(request_id)
             self.tidy(stream)
 
-    def tidy(self, stream: Stream) -> None:
+    def tidy(self, stream: NumberedStream) -> None:
         """End a stream that owes nothing, and forget it once it is not needed."""
         if stream is self.rest:
             return
@@ -346,7 +355,7 @@ class Router:
                 if len(self.faulty) > MAX_FAULTY:
                     del self.faulty[next(iter(self.faulty))]
 
-    def lose(self, stream: Stream, why: str) -> None:
+    def lose(self, stream: NumberedStream, why: str) -> None:
         """Give up a stream that no client will read: our requests that went out on it fail."""
         if stream is not self.rest:  # that one can be opened again at any time
             stream.lost = True
@@ -367,9 +376,10 @@ class Router:
             self._asked.pop(request_id, None)
 
     def _fail(self, request_id: RequestId, why: str) -> None:
-        # Through the session's front door, like a response: so the call fails in one place, with one kind of error.
+        # The failure goes through the session's front door, like a response: so the call fails in one place, with one
+        # kind of error.
         self._asked.pop(request_id, None)
-        self._owner.feed(Failure(TransportError(why), request_id))
+        self._owner.feed(TransportFailure(TransportError(why), request_id))
 
     # --- the sink of the session -----------------------------------------------------------------------------------
 
@@ -399,7 +409,7 @@ class Router:
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
-        # What is put here never waits, so it needs bounds of its own: a slow store must not cost the memory.
+        # Messages never wait to be put here, so they need separate bounds: a slow store must not cost the memory.
         if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
             return False
         if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
@@ -446,7 +456,7 @@ class Router:
 
     def _route(self, value: SessionMessage) -> None:
         message = value.message
-        assert not isinstance(message, Failure)
+        assert not isinstance(message, TransportFailure)
         data, problem = encode_or_replace(message)
         # A response that can't be written was replaced by an error, as the client is owed one. A request that can't be
         # written fails its caller at once.
@@ -462,7 +472,7 @@ class Router:
         if stream is not None:
             self._put(stream, message, data)  # type: ignore[arg-type]
 
-    def _stream_of(self, message: Message, related: RequestId | None) -> Stream | None:
+    def _stream_of(self, message: Message, related: RequestId | None) -> NumberedStream | None:
         """Return the stream that a message goes on, and do the bookkeeping of requests; None to drop the message."""
         if self._one_stream:
             return self.rest
@@ -482,12 +492,13 @@ class Router:
         if message.method == "notifications/cancelled":  # goes where our request went
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
-        # A notification for a request whose stream carries only the response is dropped; see `HttpOptions.json_only`.
+        # A notification for a request whose stream carries only the response is dropped: see ``json_only`` of
+        # `HttpSettings`.
         found = self.rest if related is None else self.of_request(related)
         return found if found is not None and found.may_stream else None
 
-    def _settle(self, answered: Iterable[RequestId | None]) -> Stream | None:
-        stream: Stream | None = None
+    def _settle(self, answered: Iterable[RequestId | None]) -> NumberedStream | None:
+        stream: NumberedStream | None = None
         for request_id in answered:
             if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
                 found.owed.discard(request_id)
@@ -499,7 +510,7 @@ class Router:
             stream.owed.clear()
         return stream
 
-    def _put(self, stream: Stream, message: Message, data: bytes) -> None:
+    def _put(self, stream: NumberedStream, message: Message, data: bytes) -> None:
         if stream.lost:
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
@@ -521,7 +532,7 @@ class Router:
                 self._overrun(stream, message)
         self.tidy(stream)
 
-    def _overrun(self, stream: Stream, message: Message) -> None:
+    def _overrun(self, stream: NumberedStream, message: Message) -> None:
         # Without a client, keep the oldest messages and drop the newest. A client that reads too slowly loses the
         # stream instead: with a gap it would wait for a response that never comes.
         if stream.writer is None:
@@ -577,7 +588,7 @@ class Router:
                 self._room.unpark_all()
         self._unstored = None
 
-    async def _append(self, some: Sequence[Unstored]) -> set[Stream]:
+    async def _append(self, some: Sequence[Unstored]) -> set[NumberedStream]:
         """Hand events to the store. If it refuses them together, try again for each stream by itself.
 
         Returns:
@@ -593,7 +604,7 @@ class Router:
                 return streams
         else:
             return set()
-        failed: set[Stream] = set()
+        failed: set[NumberedStream] = set()
         for stream in streams:
             failed |= await self._append([each for each in some if each.stream is stream])
         return failed

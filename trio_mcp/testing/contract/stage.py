@@ -1,4 +1,4 @@
-"""What the rules are written with: connections whose every wait is bounded, and what they leave behind."""
+"""The stage that rules run on: connections whose every wait is bounded, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import attrs
 import trio
 
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response, SessionMessage, TransportFailure
 from trio_mcp.link import Link
 
 __all__ = [
     "QUIET",
-    "Bench",
     "Broken",
     "Cut",
     "End",
     "Pair",
     "Raw",
+    "Stage",
     "descriptors",
     "number_of",
     "settled",
@@ -55,32 +55,32 @@ class End:
     """One end of a connection; each of its operations is bounded.
 
     Attributes:
-        bench: The bench of the rule.
+        stage: The stage of the rule.
         name: ``client`` or ``server``, for what is reported.
         link: The link.
     """
 
-    bench: Bench
+    stage: Stage
     name: str
     link: Link
 
     async def send(self, message: Any) -> None:
         """Send a message."""
-        with self.bench.within(f"the {self.name}'s send"):
+        with self.stage.within(f"the {self.name}'s send"):
             try:
                 await self.link.write.send(SessionMessage(message))
             # Encoders raise the last two for content that is not JSON, which a transport has to report instead.
             except (trio.BrokenResourceError, trio.ClosedResourceError, ValueError, TypeError) as exc:
-                raise self.bench.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
+                raise self.stage.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
 
     async def receive(self) -> Incoming:
         """Take the next message."""
-        with self.bench.within(f"the {self.name}'s receive"):
+        with self.stage.within(f"the {self.name}'s receive"):
             try:
                 return (await self.link.read.receive()).message
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                raise self.bench.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
-        # For type checkers: a wait that `within` has cut off raises at the end of its block, which they can't know.
+                raise self.stage.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
+        # Type checkers need this: they can't know that a wait that `within` has cut off raises at the end of its block.
         raise AssertionError("unreachable")
 
     async def take(self, sent: Incoming, what: str = "") -> None:
@@ -88,15 +88,15 @@ class End:
         arrived = await self.receive()
         if not _same(sent, arrived):
             text = f"the {self.name} got {shown(arrived)} for {shown(sent)}"
-            raise self.bench.broken(f"{what}: {text}" if what else text)
+            raise self.stage.broken(f"{what}: {text}" if what else text)
 
-    async def collect(self, count: int) -> list[Incoming]:
-        """Take as many messages as come, up to this number."""
+    async def collect(self, count: float, seconds: float | None = None) -> list[Incoming]:
+        """Take as many messages as come, up to this number; wait so many seconds for each, or the timeout."""
         taken: list[Incoming] = []
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             # A timeout for each message and not for all of them: a transport that is slow is not broken.
             while len(taken) < count:
-                with trio.move_on_after(self.bench.timeout) as scope:
+                with trio.move_on_after(self.stage.timeout if seconds is None else seconds) as scope:
                     taken.append((await self.link.read.receive()).message)
                 if scope.cancelled_caught:
                     break
@@ -104,29 +104,22 @@ class End:
 
     async def more(self) -> list[Incoming]:
         """Take what comes within a moment, although nothing is due."""
-        taken: list[Incoming] = []
-        with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-            while True:
-                with trio.move_on_after(QUIET) as scope:
-                    taken.append((await self.link.read.receive()).message)
-                if scope.cancelled_caught:
-                    break
-        return taken
+        return await self.collect(math.inf, QUIET)
 
     async def rest(self) -> list[Incoming]:
         """Take everything up to the end of the channel, which must come."""
         taken: list[Incoming] = []
-        with self.bench.within(f"the end of what the {self.name} reads"):
+        with self.stage.within(f"the end of what the {self.name} reads"):
             try:
                 async for item in self.link.read:
                     taken.append(item.message)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                raise self.bench.broken(f"the {self.name}'s receive raised {exc!r} where the end was due") from exc
+                raise self.stage.broken(f"the {self.name}'s receive raised {exc!r} where the end was due") from exc
         return taken
 
     async def ends(self) -> bool:
         """Return whether the channel ends."""
-        with trio.move_on_after(self.bench.timeout):
+        with trio.move_on_after(self.stage.timeout):
             # An error is an end, too. Whether it was the right one is for other rules.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async for _ in self.link.read:
@@ -136,7 +129,7 @@ class End:
 
     async def close(self) -> None:
         """Close the sending half."""
-        with self.bench.within(f"the {self.name}'s write.aclose()"):
+        with self.stage.within(f"the {self.name}'s write.aclose()"):
             await self.link.write.aclose()
 
     async def attempt(self, half: str, when: str, value: object = None) -> BaseException | None:
@@ -150,18 +143,18 @@ class End:
         Returns:
             What it raised.
         """
-        with self.bench.within(f"a use of the {self.name}'s `{half}` {when}"):
+        with self.stage.within(f"a use of the {self.name}'s `{half}` {when}"):
             try:
                 if half == "read":
                     await self.link.read.receive()
                 else:
-                    await self.link.write.send(SessionMessage(self.bench.note(value)))
+                    await self.link.write.send(SessionMessage(self.stage.note(value)))
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 return exc
         return None
 
 
-class Bench:
+class Stage:
     """The transport that is checked, and what the check knows about it.
 
     Attributes:
@@ -197,19 +190,19 @@ class Bench:
         self.max_waiting = max_waiting
         self.max_message_size = max_message_size
         self.found: list[str] = []
-        # Never set back: a message that comes up again on a later connection is thereby found out.
+        # The number is never set back, so a message that comes up again on a later connection is found out.
         self._last = 0
 
     def broken(self, text: str) -> Broken:
         """Record that the rule is broken, and return the exception to raise."""
-        # Recorded, because a transport that swallows exceptions, or wraps them, must not hide it.
+        # The text is recorded, because a transport that swallows exceptions, or wraps them, must not hide it.
         self.found.append(text)
         return Broken(text)
 
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
         """Bound a wait."""
-        # Not `fail_after`: a `TooSlowError` could be the transport's own, which is another fault.
+        # `fail_after` won't do: a `TooSlowError` could be the transport's own, which is another fault.
         with trio.move_on_after(self.timeout) as scope:
             yield
         if scope.cancelled_caught:
@@ -226,7 +219,8 @@ class Bench:
                 try:
                     yield ends
                 finally:
-                    # Also if the rule has raised: leaving must be bounded in any case, or a broken rule would hang.
+                    # This runs even if the rule has raised: leaving must be bounded in any case, or a broken rule would
+                    # hang.
                     phase = "leaving"
                     scope.deadline = trio.current_time() + self.timeout
         if scope.cancelled_caught:
@@ -313,7 +307,7 @@ class Bench:
             # By default Python ignores these warnings, and reports one place only once.
             warnings.simplefilter("always", ResourceWarning)
             yield texts
-            # What is part of a reference cycle warns only once the collector has found it.
+            # A resource in a reference cycle warns only once the collector has found it.
             gc.collect()
             texts += [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)]
 
@@ -328,7 +322,7 @@ async def settled(cushion: float = 0.0) -> None:
 def tasks() -> dict[Any, str]:
     """Return all tasks of this run of Trio, with their names."""
     found: dict[Any, str] = {}
-    # From the root, because a transport may have started tasks in Trio's own nursery for system tasks.
+    # The search starts at the root, because a transport may have started tasks in Trio's own nursery for system tasks.
     waiting = [trio.lowlevel.current_root_task()]
     while waiting:
         if (task := waiting.pop()) is not None:
@@ -353,7 +347,7 @@ def descriptors() -> dict[Any, str]:
 
 
 def number_of(message: Incoming) -> int | None:
-    """Return the number that a message got from `Bench.number`."""
+    """Return the number that a message got from `Stage.number`."""
     content = message.result if isinstance(message, Response) else getattr(message, "params", None)
     number = content.get("n") if isinstance(content, dict) else None
     return number if isinstance(number, int) else None
@@ -361,10 +355,14 @@ def number_of(message: Incoming) -> int | None:
 
 def shown(message: object) -> str:
     """Return a message as text, shortened."""
-    text = f"Failure({message.error!r}, {message.request_id!r})" if isinstance(message, Failure) else repr(message)
+    text = (
+        f"TransportFailure({message.error!r}, {message.request_id!r})"
+        if isinstance(message, TransportFailure)
+        else repr(message)
+    )
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
 def _same(sent: Incoming, arrived: Incoming) -> bool:
-    # Compared as JSON, too: 1, 1.0 and True are equal in Python.
+    # The JSON is compared, too, because 1, 1.0 and True are equal in Python.
     return sent is arrived or (sent == arrived and encode(sent) == encode(arrived))

@@ -1,0 +1,91 @@
+"""Doors: packages whose public names are imported when they are first used.
+
+A door writes each name once, as an import in a block ``if TYPE_CHECKING:``, with ``X as X`` to export it. Type checkers
+and import-linter read these imports; at run time the block is read but not run:
+
+    from typing import TYPE_CHECKING
+
+    if TYPE_CHECKING:
+        from trio_mcp.auth.client.oauth import OAuth as OAuth
+    else:
+        from trio_mcp._door import open_door
+
+        __all__, __getattr__, __dir__ = open_door(__name__)
+
+Type checkers must not see a ``__getattr__``, or a misspelt name would pass as Any.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+__all__ = ["DOORS", "absent", "open_door"]
+
+DOORS = (
+    "trio_mcp",
+    "trio_mcp.low_level",
+    *(f"trio_mcp.{name}" for name in ("statistics", "types", "auth", "testing", "conformance", "middleware")),
+)
+"""The modules that users import names from, and that an error may point to."""
+
+
+def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package that lists its names as the module says."""
+    module = sys.modules[package]
+    homes = _read_homes(package)
+
+    # PEP 562: called for names that the module does not have yet.
+    def __getattr__(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise absent(package, name)
+        if home == package:  # the name is a module of the package
+            return importlib.import_module(f"{package}.{name}")
+        try:
+            value = getattr(importlib.import_module(home), name)
+        except ModuleNotFoundError as exc:
+            # The folders named `legacy` may be deleted as a whole; any other missing module is a broken installation.
+            if exc.name is None or not exc.name.endswith(".legacy"):
+                raise
+            text = f"{name} is not available: this installation does not speak the legacy era over HTTP"
+            raise ImportError(text, name=package) from None
+        # Stored in the module, so that the next access does not come here.
+        setattr(module, name, value)
+        return value
+
+    # Completion then offers names that have not been imported yet.
+    return list(homes), __getattr__, lambda: sorted(homes)
+
+
+def absent(package: str, name: str) -> Exception:
+    """Return the error for a name that a package does not have; it says what to write, if that is known."""
+    from trio_mcp._renamed import refused_import
+
+    # With the object, so that Python suggests a similar name.
+    plain = AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+    return refused_import(package, name, _door_of) or plain
+
+
+def _door_of(name: str) -> str | None:
+    # A name in lower case may be that of a module below, which the import system looks for after an AttributeError.
+    doors = DOORS if name[:1].isupper() else DOORS[:2]
+    return next((door for door in doors if name in importlib.import_module(door).__all__), None)
+
+
+def _read_homes(package: str) -> dict[str, str]:
+    """Return the module of each name: run the package's code with an ``__import__`` that only records."""
+    homes: dict[str, str] = {}
+
+    def record(module: str, _globals: object, _locals: object, names: Sequence[str], _level: int) -> SimpleNamespace:
+        homes.update(dict.fromkeys(names, module))
+        return SimpleNamespace(**dict.fromkeys(names, True))  # so TYPE_CHECKING is true
+
+    # As code, so neither the source nor a file beside it is needed.
+    loader: Any = sys.modules[package].__spec__.loader  # type: ignore[union-attr]  # an imported module has one
+    exec(loader.get_code(package), {"__builtins__": {"__import__": record}})
+    del homes["TYPE_CHECKING"]
+    return homes

@@ -1,0 +1,65 @@
+"""Which failures a way is to blame for, and after which a request may be sent again."""
+
+from __future__ import annotations
+
+from trio_mcp.errors import AuthorizationError, HttpError, MessageTooLarge, RemoteProtocolError, TransportError
+from trio_mcp.jsonrpc.messages import ErrorData
+from trio_mcp.types.error_codes import OVERLOADED
+
+__all__ = ["blames_way", "brief_cause", "certainly_not_done", "doubts_way", "is_busy", "is_ending", "rules_out"]
+
+
+def brief_cause(cause: Exception) -> str:
+    """Return the text of a failure for a message."""
+    return (str(cause) or type(cause).__name__)[:500]
+
+
+def rules_out(error: Exception) -> bool:
+    """Return whether a failed exchange rules out a way on which nothing has worked yet."""
+    # A legacy server refuses the first request of a client that tries the modern era; the session deals with that.
+    return not (isinstance(error, HttpError) and error.trouble == "not_modern") and _lies_with_link(error)
+
+
+def doubts_way(error: Exception) -> bool:
+    """Return whether the failure of one exchange puts the whole way in doubt."""
+    if isinstance(error, AuthorizationError):
+        return False
+    if isinstance(error, HttpError) and 400 <= error.status < 500:
+        # Any other such status is about the request or its sender, and the server says the same on every way.
+        return error.trouble in ("busy", "session_lost")
+    # Other statuses come without a result, but don't say that nothing was done: a redirection, the page of a portal.
+    return _lies_with_link(error)
+
+
+def blames_way(error: Exception) -> bool:
+    """Return whether the way may be to blame for the failure of a call."""
+    # It is not to blame for a missing login, of which the caller hears, nor for a message above the caller's own limit.
+    if isinstance(error, (AuthorizationError, MessageTooLarge)):
+        return False
+    return isinstance(error, RemoteProtocolError) or _lies_with_link(error)
+
+
+def certainly_not_done(error: Exception) -> bool:
+    """Return whether the server has certainly not done what a failed request asks for."""
+    if is_busy(error):
+        assert isinstance(error, HttpError)
+        # A server that ends may give up a request that it has begun, and respond with 503 as well. But only a server
+        # that refuses a request for now says when to come back.
+        return error.status == 429 or error.retry_after is not None
+    return isinstance(error, TransportError) and not error.sent
+
+
+def is_busy(error: Exception) -> bool:
+    """Return whether a server has refused an exchange for now."""
+    return isinstance(error, HttpError) and error.trouble == "busy"
+
+
+def is_ending(error: ErrorData) -> bool:
+    """Return whether a server of this library has refused a request because it ends, so that it has not begun it."""
+    # The code alone may also mean too many requests for now, and then the way is kept.
+    return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
+
+
+def _lies_with_link(error: Exception) -> bool:
+    # A request that can't be written as JSON would not leave on another way either.
+    return isinstance(error, TransportError) and (error.sent or type(error) is not TransportError)

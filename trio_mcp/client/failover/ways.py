@@ -1,0 +1,410 @@
+"""Which link carries the session, which one drains, and when a way is given up.
+
+It does no I/O. Nothing here waits, so a switch is one step: before it a request is in flight on one link, after it the
+request waits for the next, or its call has failed. `Traffic` has the states of the requests.
+
+The whole goes through these phases, and only forward:
+
+    phase       what moves it on
+    ----------  -------------------------------------------------------------------------------------------------------
+    CONNECTING  the first response of a server: OPEN; no way has worked within `patience`: FAILED
+    OPEN        the session closes its sending side: CLOSING
+    FAILED      the session hears why, and closes: CLOSING
+    CLOSING     no way takes over any more; the block is left: FINISHED
+    FINISHED    nothing: all links are closed, and what is lost now is lost on purpose
+
+Each open link is in one of these states; at most one carries, and at most one drains:
+
+    state     activate                lose     leave                          nothing left on it
+    --------  ----------------------  -------  -----------------------------  ------------------
+    spare     carries                 lost     stays                          stays
+    carries   (of another) drains     lost     drains; lost if another does   stays
+    drains    (of another) stays      lost     stays                          lost
+    lost      never                   stays    stays                          stays
+
+A link is lost when it breaks or is closed, gives no sign of life when asked, brings too much garbage, or fails its
+first exchange. It is left, and still finishes its calls, when its server ends or is busy, or when calls fail on it
+again and again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from trio_mcp._log import logger
+from trio_mcp.client.failover.carrier import Carrier
+from trio_mcp.client.failover.failures import (
+    blames_way,
+    brief_cause,
+    certainly_not_done,
+    doubts_way,
+    is_busy,
+    is_ending,
+    rules_out,
+)
+from trio_mcp.client.failover.parameters import Switch
+from trio_mcp.client.failover.remembered import LEARNED
+from trio_mcp.client.failover.traffic import OWN, Traffic
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorData,
+    ErrorResponse,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    SessionMessage,
+    TransportFailure,
+)
+from trio_mcp.session.session import MAX_FAULTS, too_many_faults
+from trio_mcp.types.error_codes import INTERNAL_ERROR
+
+__all__ = ["Phase", "Ways"]
+
+MAX_FAILED = 3
+"""How often in a row calls may fail on a way, with a sign of life after each, before the next is tried. Chosen: one or
+two failures may be the fault of the calls."""
+
+MAX_GARBAGE = MAX_FAULTS // 2
+"""Lines in a row, or their like, that are not messages, after which a way has failed. Chosen: half of what ends a
+session on a single way, as there is another one."""
+
+
+class Phase(enum.IntEnum):
+    """The phases of the link over several ways: see the table above."""
+
+    CONNECTING = 0
+    OPEN = 1
+    FAILED = 2
+    CLOSING = 3
+    FINISHED = 4
+
+
+class Ways:
+    """The links that are open, and what becomes of each.
+
+    Args:
+        on_switch: Called with each switch.
+        changed: Called when something has changed for which a way or the session may be waiting. It must not wait.
+        alone: Whether there is no other way to go to.
+
+    Attributes:
+        phase: The phase of the whole.
+        traffic: The messages on the links.
+        open: Every link that is open.
+        carrier: The link that carries the session now; None if there is no such link.
+        draining: The link that carried the session before, and has calls to finish; None if there is no such link.
+        switches: The number of switches so far.
+    """
+
+    def __init__(
+        self, on_switch: Callable[[Switch], object] | None, changed: Callable[[], object], *, alone: bool = False
+    ) -> None:
+        self._on_switch = on_switch
+        self._changed = changed
+        self._alone = alone
+        self.phase = Phase.CONNECTING
+        self.traffic = Traffic()
+        self.open: dict[Carrier, None] = {}
+        self.carrier: Carrier | None = None
+        self.draining: Carrier | None = None
+        self.switches = 0
+        # The way that carried last, and why it failed.
+        self._left: tuple[str, Exception | None] | None = None
+
+    def advance(self, phase: Phase) -> None:
+        """Go on to a phase, unless it has been reached."""
+        if phase > self.phase:
+            self.phase = phase
+            self._changed()
+
+    @property
+    def closing(self) -> bool:
+        """Whether no way takes over any more."""
+        return self.phase >= Phase.CLOSING
+
+    # --- switching ---------------------------------------------------------------------------------------------------
+
+    def activate(self, carrier: Carrier) -> None:
+        """Let a link carry the session."""
+        before, self.carrier = self.carrier, carrier
+        planned = before is not None
+        if before is not None:
+            self._left = (before.name, None)
+            self._drain(before)
+        left, self._left = self._left, None
+        # Before any sender runs again: new calls must not overtake those that have waited.
+        carrier.flushing = bool(self.traffic.waiting)
+        if left is not None:
+            self.traffic.tries.clear()  # they are counted for each way
+            # At a planned return the link before is still open and read, so no announcement has been missed.
+            if not planned:
+                self.traffic.arrived.extend(map(SessionMessage, self.traffic.remembered.missed()))
+            self._announce(Switch(left[0], carrier.name, left[1], planned))
+        self._changed()
+
+    def _announce(self, switch: Switch) -> None:
+        self.switches += 1
+        if switch.planned:
+            logger.info("switched from %s back to %s", switch.from_way, switch.to_way)
+        else:
+            logger.warning("switched from %s to %s: %s", switch.from_way, switch.to_way, switch.cause)
+        if self._on_switch is not None:
+            # This runs in the middle of a switch, which an error of the application must not leave half done.
+            try:
+                self._on_switch(switch)
+            except Exception:
+                logger.exception("on_switch failed")
+
+    def _drain(self, carrier: Carrier) -> None:
+        self.draining = carrier
+        self.traffic.free_doubtful(carrier)
+        self.traffic.move_subscriptions(carrier)
+
+    def leave(self, carrier: Carrier, cause: Exception) -> None:
+        """Let a link carry no more, as its server takes nothing now or calls fail; what is in flight ends there."""
+        # A server that ends refuses each new request, and only the first refusal is news.
+        if carrier is not self.carrier:
+            return
+        if self.draining is not None:  # one drains at a time
+            self.lose(carrier, cause)
+            return
+        carrier.left = cause
+        self.carrier, self._left = None, (carrier.name, cause)
+        self._drain(carrier)
+        logger.warning("%s gets no more requests: %s", carrier.name, cause)
+        self._changed()
+
+    def end_draining(self, carrier: Carrier) -> None:
+        """Record that a link has nothing more to finish."""
+        if carrier is self.draining:
+            self.draining = None
+            self._changed()
+
+    def lose(self, carrier: Carrier, cause: Exception) -> None:
+        """Give up a link: its calls are repeated on another, or fail."""
+        # The reader, a sender and the way's own task may each find out; the first cause counts.
+        if carrier.lost is not None:
+            return
+        carrier.lost = cause
+        # The last messages may still have responses to our own requests. Without an entry, they can't pass for a proof
+        # that the link works, and make the requests in doubt fail.
+        carrier.own.clear()
+        carrier.link.give_up()
+        self.open.pop(carrier, None)
+        if self.phase is Phase.FINISHED:
+            return
+        # Before the calls in flight are looked at: a response here settles its call, which must not be repeated.
+        for item in carrier.link.last_messages():
+            message = item.message
+            if type(message) is TransportFailure and message.request_id is None:
+                carrier.lost = cause = message.error  # says more than that a channel is closed
+                break
+            if (kept := self.take(carrier, item)) is not None:
+                self.traffic.arrived.append(kept)
+        if carrier is self.carrier:
+            self.carrier, self._left = None, (carrier.name, cause)
+            logger.warning("%s has failed: %s", carrier.name, cause)
+        if carrier is self.draining:
+            self.draining = None
+        self.traffic.end_link(carrier, cause)
+        self._flush_waiting()
+        self._changed()
+
+    def _flush_waiting(self) -> None:
+        # This may be the very link on which a request failed: its task checks a link in doubt before it repeats
+        # anything.
+        if self.carrier is not None and self.traffic.waiting:
+            self.carrier.flushing = True
+            self.carrier.link.wake()
+
+    def end_sending(self, carrier: Carrier, item: SessionMessage, *, taken: bool, waits: bool) -> None:
+        """Record whether a link has taken a message: see `Traffic.end_sending`."""
+        self.traffic.end_sending(carrier, item, taken=taken, waits=waits)
+        if carrier is self.draining:
+            self.traffic.move_subscriptions(carrier)
+        if carrier is self.draining or carrier.lost is not None:
+            # The next link may carry already, and has found nothing waiting.
+            self._flush_waiting()
+            self._changed()
+
+    # --- doubts about a link that carries ----------------------------------------------------------------------------
+
+    def suspect(self, carrier: Carrier) -> None:
+        """Let the task of a way find out whether its link still works."""
+        carrier.suspected = True
+        carrier.link.wake()
+
+    def _acquit(self, carrier: Carrier) -> None:
+        """Let the requests fail that a link has failed too often, as it has turned out to work."""
+        for _, failure in carrier.in_doubt.values():
+            assert isinstance(failure.message, TransportFailure)
+            carrier.blamed = failure.message.error
+        # Before they fail: if the link is left because of them, they are repeated on the next.
+        self._count_failure(carrier)
+        if carrier.in_doubt:
+            self.traffic.fail_doubtful(carrier)
+            # The way's own task may have read the sign of life, and the session's reader still waits on a link.
+            self._changed()
+
+    def _count_failure(self, carrier: Carrier) -> None:
+        """Count that calls have failed on a link that has given a sign of life since; if too often, leave it."""
+        # This counts once for all that have failed meanwhile: a connection that broke may have carried many.
+        error, carrier.blamed = carrier.blamed, None
+        if error is None or carrier is not self.carrier or self._alone:
+            return
+        carrier.failed += 1
+        if carrier.failed >= MAX_FAILED:
+            carrier.failing = True
+            text = f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
+            cause = TransportError(text)
+            cause.__cause__ = error
+            self.leave(carrier, cause)
+
+    # --- what comes from a server ------------------------------------------------------------------------------------
+
+    def take(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
+        """Look at a message from a link; return what the session gets of it, if anything."""
+        message, traffic = item.message, self.traffic
+        if not isinstance(message, (Response, ErrorResponse)):
+            return self._take_other(carrier, item)
+        carrier.received += 1
+        carrier.garbage = 0
+        sent = carrier.in_flight.pop(message.id, None)  # type: ignore[arg-type]
+        if sent is None:
+            return self._take_stray(carrier, item, message)
+        if isinstance(message, ErrorResponse) and self._goes_back(carrier, sent, message.error):
+            return None
+        # One look-up for most calls: this is on the path of each.
+        if sent.message.method in LEARNED and traffic.learn(sent, message):  # type: ignore[union-attr]
+            self._changed()  # a better way may wait for the session to be open
+        traffic.tries.pop(message.id, None)  # type: ignore[arg-type]
+        self._note_success(carrier)
+        return item
+
+    def _take_other(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
+        message = item.message
+        if isinstance(message, TransportFailure):
+            return self._take_failure(carrier, item, message)
+        if isinstance(message, Malformed):
+            return self._take_malformed(carrier, item, message)
+        # Neither of these counts: a failure comes from our own end of the link, and garbage proves nothing, as a
+        # program that works no more may respond to anything with a line of text.
+        carrier.received += 1
+        carrier.garbage = 0
+        if isinstance(message, Notification):
+            # What a spare link announces, the link that carries announces as well.
+            if carrier in (self.carrier, self.draining) or carrier.lost is not None:
+                return self.traffic.take_notification(carrier, item, message)
+            return None
+        if isinstance(message, Request):
+            return self.traffic.take_question(carrier, item, message)
+        assert isinstance(message, Batch)
+        self.traffic.take_batch(carrier, message)
+        self._note_success(carrier)
+        return item
+
+    def _note_success(self, carrier: Carrier) -> None:
+        carrier.failed = 0
+        if self.phase is Phase.CONNECTING:
+            self.phase = Phase.OPEN
+
+    def _goes_back(self, carrier: Carrier, sent: SessionMessage, error: ErrorData) -> bool:
+        """Return whether a request is sent again after an error response, which the session then doesn't see."""
+        if not is_ending(error):
+            again = self.traffic.still_runs(sent, error.code)
+            if again:
+                self._flush_waiting()
+            return again
+        # Whatever it asks for may be repeated: a server that ends refuses a request before it begins it.
+        self.traffic.repeat(sent)
+        self._flush_waiting()
+        self.leave(carrier, TransportError(error.message[:500]))
+        return True
+
+    def _take_stray(
+        self, carrier: Carrier, item: SessionMessage, message: Response | ErrorResponse
+    ) -> SessionMessage | None:
+        """Take a response to something that is not in flight on this link."""
+        if isinstance(message.id, str) and message.id.startswith(OWN):
+            # It has no entry if it is late, and nothing waits for it any more.
+            if message.id in carrier.own:
+                carrier.own[message.id] = message
+                carrier.link.wake()
+                if isinstance(message, ErrorResponse) and is_ending(message.error):
+                    self.leave(carrier, TransportError(message.error.message[:500]))
+                else:
+                    self._acquit(carrier)
+            return None
+        if message.id is not None and carrier.lost is not None:
+            self.traffic.waiting.pop(message.id, None)  # it came at the very moment in which the link was given up
+            return item
+        return self._if_carrying(carrier, item)
+
+    def _if_carrying(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
+        # On the link that carries, it came after a cancellation or was never asked for: the session knows which. On
+        # another, what it is about has moved on, and ends elsewhere.
+        return item if carrier is self.carrier else None
+
+    def _take_malformed(self, carrier: Carrier, item: SessionMessage, message: Malformed) -> SessionMessage | None:
+        if message.code == INTERNAL_ERROR and message.id is None:
+            # The transport reports something by this, such as that a notification was not accepted.
+            logger.warning("%s: %s", carrier.name, message.reason)
+            self.suspect(carrier)
+            return None
+        carrier.garbage += 1
+        if carrier.garbage >= MAX_GARBAGE:
+            self.lose(carrier, too_many_faults("it", MAX_GARBAGE, message.reason))
+            return None
+        if message.expects_answer or message.id is None:
+            return item
+        # The session fails the call because of it, so there is nothing to repeat if the link fails later.
+        return item if carrier.in_flight.pop(message.id, None) is not None else self._if_carrying(carrier, item)
+
+    def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: TransportFailure) -> SessionMessage | None:
+        request_id, error = failure.request_id, failure.error
+        if request_id is None:
+            self.lose(carrier, error)
+            return None
+        if request_id in carrier.own:
+            carrier.own[request_id] = failure
+            if carrier is not self.carrier:
+                carrier.link.wake()
+            elif is_busy(error):
+                self.leave(carrier, error)
+            else:
+                self.lose(carrier, error)  # it was asked for a sign of life, and can't give one
+            return None
+        sent = carrier.in_flight.pop(request_id, None)
+        if sent is None:
+            return self._if_carrying(carrier, item)
+        traffic = self.traffic
+        if traffic.remembered.server is None and rules_out(error):
+            # Nothing has worked yet: the way is of no use, whatever the reason.
+            traffic.waiting[request_id] = sent
+            self.lose(carrier, error)
+            return None
+        return self._take_failed_exchange(carrier, item, sent, error)
+
+    def _take_failed_exchange(
+        self, carrier: Carrier, item: SessionMessage, sent: SessionMessage, error: Exception
+    ) -> SessionMessage | None:
+        traffic = self.traffic
+        if not doubts_way(error):
+            assert isinstance(sent.message, Request)
+            traffic.remembered.forget(sent.message.id)
+            if blames_way(error):
+                carrier.blamed = error
+                self.suspect(carrier)
+            return item
+        # One exchange failed, and perhaps the way with it: its task finds out.
+        self.suspect(carrier)
+        if certainly_not_done(error) or traffic.remembered.may_repeat(sent):
+            if traffic.try_again(carrier, sent, item):
+                self._flush_waiting()
+            return None
+        traffic.reclaim(carrier, sent, error)
+        carrier.blamed = error
+        return None

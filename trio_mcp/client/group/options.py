@@ -1,0 +1,36 @@
+"""The arguments of a group of clients besides its servers."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, get_args
+
+from trio_mcp._checks import check_choice, check_hook, check_kind, check_seconds
+from trio_mcp._settings import Default
+from trio_mcp.client.group.members import Require, ServerStatus
+from trio_mcp.client.options import ClientOptions
+from trio_mcp.retrying import Backoff
+
+__all__ = ["GroupOptions"]
+
+
+class GroupOptions(ClientOptions, total=False):
+    """The arguments of a `ClientGroup` besides its servers: those of `ClientOptions`, for each server, and these.
+
+    Attributes:
+        require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to
+            one of them raised. ``"any"``: wait for every first attempt, but raise only if all of them failed.
+            ``"none"``: don't wait.
+        max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
+        reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default half a second,
+            then longer each time, up to a minute, without end. A connection that lasts for the longest delay starts
+            the sequence over.
+        on_status: Called with a server's name and its new `ServerStatus`. It must be a sync function, and must not
+            block.
+        per_server: Arguments of the `Client` for particular servers, by name; they override those for all servers.
+    """
+
+    require: Annotated[Require, Default("all", partial(check_choice, choices=get_args(Require)))]
+    max_wait: Annotated[float, Default(5.0, partial(check_seconds, zero=True))]
+    reconnect: Annotated[Backoff | None, Default(check=partial(check_kind, kind=Backoff))]
+    on_status: Annotated[Callable[[str, ServerStatus], object] | None, Default(check=partial(check_hook, sync=True))]
+    per_server: Annotated[Mapping[str, ClientOptions] | None, Default()]

@@ -1,0 +1,110 @@
+"""The arguments of a client besides its target, and a call as its middleware sees it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypedDict, get_args
+
+from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_choice, check_hook, check_kind
+from trio_mcp._settings import Default
+from trio_mcp.client.answers.sources import Answers
+from trio_mcp.client.cache import ResponseCache
+from trio_mcp.http.client.auth import Auth
+from trio_mcp.jsonrpc.messages import Notification, RequestId
+from trio_mcp.principal import Principal
+from trio_mcp.session.calls import USE_SESSION, Limit
+from trio_mcp.session.limits import SessionOptions
+from trio_mcp.types.capabilities import ClientCapabilities
+from trio_mcp.types.common import Implementation, LoggingLevel
+from trio_mcp.types.notices import LoggingMessageNotificationParams
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["ClientOptions", "Middleware", "OutgoingCall", "check_log_level"]
+
+MODES = ("auto", "legacy", *REVISIONS)
+
+
+@attrs.define
+class OutgoingCall:
+    """A request about to be sent. A middleware may replace its method and parameters.
+
+    Attributes:
+        method: Its method.
+        params: Its parameters, as plain data.
+        protocol_version: The negotiated revision; replacing it changes nothing.
+        request_id: The id of the last attempt to send it; None before the first.
+        way: The name of the way that carried the session when the last attempt ended; None with a single way.
+        switches: How many times another way took over during the last attempt.
+    """
+
+    method: str
+    params: dict[str, Any]
+    protocol_version: str
+    request_id: RequestId | None = None
+    way: str | None = None
+    switches: int = 0
+
+
+Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
+"""``async (call, call_next) -> result``."""
+
+
+def check_log_level(level: object) -> None:
+    """Check that a level is one of `LoggingLevel`.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If there is no such level.
+    """
+    check_choice("a log level", level, get_args(LoggingLevel))
+
+
+def _check_level(name: str, value: object) -> None:
+    if value is not None:
+        check_log_level(value)
+
+
+class ClientOptions(TypedDict, total=False):
+    """The arguments of a `Client` besides its target; a `ClientGroup`, a `ProxyServer` and a fixture pass them on.
+
+    Attributes:
+        auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see
+            `trio_mcp.auth`. `HttpServerParameters` may have one of their own.
+        mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
+            opens the session as that revision requires, and accepts no other.
+        timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
+            overrides ``options.calls.timeout``. Connecting has 30 seconds, or over a single way as many as
+            this, if they are fewer; ``options.calls.connect_timeout`` sets another limit for it.
+        client_info: The name and version that the client gives the server.
+        capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
+            program answers itself, and extensions of the protocol, each with its settings:
+            ``{"extensions": {"com.example/feature": {}}}``. The answers declare their own.
+        answers: What answers the server's questions: see `Answers`.
+        options: The session's limits, timeouts and hooks.
+        log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A
+            server that does not declare logging is not asked. With None, a server of the legacy era decides for itself
+            what to send, and one of the modern era sends nothing.
+        on_log: Called, sync or async, with each `LoggingMessageNotificationParams` from the server.
+        on_message: Called, sync or async, with every `Notification` from the server.
+        cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
+            caches nothing: each call asks the server.
+        principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
+            share its private entries only if they have the same principal; a client without one shares none.
+        middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
+    """
+
+    auth: Annotated[Auth | None, Default()]
+    mode: Annotated[str, Default("auto", partial(check_choice, choices=MODES))]
+    timeout: Annotated[Limit, Default(USE_SESSION)]
+    client_info: Annotated[Implementation | None, Default(check=partial(check_kind, kind=Implementation))]
+    capabilities: Annotated[ClientCapabilities | Mapping[str, Any] | None, Default()]
+    answers: Annotated[Answers | None, Default()]
+    options: Annotated[SessionOptions | None, Default()]
+    log_level: Annotated[LoggingLevel | None, Default(check=_check_level)]
+    on_log: Annotated[
+        Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None, Default(check=check_hook)
+    ]
+    on_message: Annotated[Callable[[Notification], Awaitable[object] | object] | None, Default(check=check_hook)]
+    middleware: Annotated[Sequence[Middleware], Default(())]
+    cache: Annotated[ResponseCache | None, Default(check=partial(check_kind, kind=ResponseCache))]
+    principal: Annotated[str | Principal | None, Default()]

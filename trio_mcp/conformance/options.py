@@ -1,0 +1,90 @@
+"""The options of a check: those of `check_server`, and those of `check_client`."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Annotated, Any, TypedDict
+
+import trio
+
+from trio_mcp._checks import check_choices, check_count, check_flag, check_hook, check_number, check_seconds
+from trio_mcp._settings import Default
+from trio_mcp.conformance.outcomes import Progress
+from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["CheckOptions", "ClientCheckOptions", "ServerCheckOptions"]
+
+
+def _check_revisions(name: str, value: Any) -> None:
+    if value is not None:
+        check_choices(name, value, REVISIONS)
+
+
+def _check_rate(name: str, value: Any) -> None:
+    if value is not None:
+        check_number(name, value)
+        if not value > 0:
+            raise ValueError(f"{name} must be more than 0 requests a second, got {value!r}")
+
+
+def _check_list(name: str, value: Any) -> None:
+    # A string is a collection, too: of its letters, none of which would name anything.
+    if value is not None and (isinstance(value, str) or not isinstance(value, Collection)):
+        raise TypeError(f"{name} must be a list, got {value!r}")
+
+
+class CheckOptions(TypedDict, total=False):
+    """The options that every check has.
+
+    Attributes:
+        revisions: The revisions to speak, in turns; by default the newest of each era that the target speaks.
+        rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
+            rules of your own; by default every rule for this side.
+        time: Seconds after which nothing new begins. An example that is running then gets a few seconds more.
+        seed: Decides everything that is random.
+        baseline: The ids of rules that are known to be broken: their failures are not shrunk.
+        deadline: Seconds that the target may take for a response.
+        on_progress: Called after each example.
+        stop: Ends the check early, with what has been found.
+    """
+
+    revisions: Annotated[Sequence[str] | None, Default(None, _check_revisions)]
+    rules: Annotated[Sequence[str | Rule] | None, Default(None, _check_list)]
+    time: Annotated[float, Default(60.0, partial(check_seconds, zero=True))]
+    seed: Annotated[int, Default(0, check_number)]
+    baseline: Annotated[Collection[str], Default((), _check_list)]
+    deadline: Annotated[float, Default(10.0, check_seconds)]
+    on_progress: Annotated[Callable[[Progress], object] | None, Default(None, partial(check_hook, sync=True))]
+    stop: Annotated[trio.Event | None, Default()]
+
+
+class ServerCheckOptions(CheckOptions, total=False):
+    """The options of `check_server`: those of `CheckOptions`, and these.
+
+    Attributes:
+        examples: How many plans are run.
+        rate: Requests a second, at most.
+        max_bytes: Bytes that may pass in both directions.
+        connect_timeout: Seconds for the handshake, in which a process may have to start.
+        allow_writes: Whether to call every tool, not only those that are annotated as read-only.
+        tools: The names of further tools that may be called.
+    """
+
+    examples: Annotated[int, Default(200, check_count)]
+    rate: Annotated[float | None, Default(None, _check_rate)]
+    max_bytes: Annotated[int, Default(256 * 1024 * 1024, check_count)]
+    connect_timeout: Annotated[float, Default(30.0, check_seconds)]
+    allow_writes: Annotated[bool, Default(False, check_flag)]
+    tools: Annotated[Collection[str], Default((), _check_list)]
+
+
+class ClientCheckOptions(CheckOptions, total=False):
+    """The options of `check_client`: those of `CheckOptions`, and these.
+
+    Attributes:
+        examples: How many servers the client meets.
+        patience: Seconds that the client gets for an example.
+    """
+
+    examples: Annotated[int, Default(50, check_count)]
+    patience: Annotated[float, Default(30.0, check_seconds)]

@@ -1,0 +1,97 @@
+"""Hypercorn's configuration: the one that its runner has by default, and settings that are made from a user's."""
+
+from __future__ import annotations
+
+import copy
+import socket
+import ssl
+import time
+import traceback
+from functools import partial
+
+from hypercorn.config import Config
+
+from trio_mcp._platform import check_unix_sockets
+from trio_mcp.http.framing import Fields
+from trio_mcp.http.runner.settings import KEEP_ALIVE, Bound, ServerSettings
+from trio_mcp.sockets.listening import cannot_listen
+
+__all__ = ["QuietConfig", "settings_from"]
+
+
+class QuietConfig(Config):
+    """Hypercorn's configuration without its logs and the ``Server`` header; the ``Date`` is formatted once a second."""
+
+    errorlog = None
+    include_server_header = False
+    keep_alive_timeout = KEEP_ALIVE
+    # The header's resolution is a second, so it need not be formatted for every response.
+    _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        # The wall clock, as it is a date that is formatted.
+        now = int(time.time())
+        if self._dated[0] != now:
+            self._dated = (now, super().response_headers(protocol))
+        return self._dated[1]
+
+
+def settings_from(config: Config) -> ServerSettings:
+    """Return the settings that a configuration of hypercorn asks for.
+
+    Raises:
+        OSError: If its certificate can't be loaded.
+    """
+    return ServerSettings(
+        bind=partial(_bind, config),
+        tls=_tls(config),
+        backlog=config.backlog,
+        response_fields=partial(_response_fields, config),
+        keep_alive_timeout=config.keep_alive_timeout,
+        keep_alive_requests=config.keep_alive_max_requests,
+        handshake_timeout=config.ssl_handshake_timeout,
+        read_timeout=config.read_timeout,
+        max_head=config.h11_max_incomplete_size,
+        root_path=config.root_path,
+        server_names=config.server_names,
+        config=config,
+    )
+
+
+def _response_fields(config: Config) -> Fields:
+    # Hypercorn names itself, even in the responses of our own server.
+    return [field for field in config.response_headers("h11") if field[0] != b"server"]
+
+
+def _tls(config: Config) -> ssl.SSLContext | None:
+    try:
+        return config.create_ssl_context()
+    except OSError as exc:  # OpenSSL's errors are of this type, too; neither kind names a file
+        files = {"certfile": config.certfile, "keyfile": config.keyfile, "ca_certs": config.ca_certs}
+        named = ", ".join(f"{name}={path!r}" for name, path in files.items() if path is not None)
+        # The type stays: OpenSSL's numbers mean something else as numbers of the system.
+        raise type(exc)(exc.errno, f"can't serve TLS with {named}: {exc.strerror or exc}") from None
+
+
+def _bind(config: Config, inherited: list[int]) -> list[Bound]:
+    if inherited:
+        config = copy.copy(config)
+        config.bind = [f"fd://{descriptor}" for descriptor in inherited]
+    if any(bind.startswith("unix:") for bind in config.bind):
+        check_unix_sockets()
+    try:
+        sockets = config.create_sockets()
+    except OSError as exc:
+        _close_abandoned(exc)
+        raise cannot_listen(", ".join(config.bind), exc) from None
+    groups = {"https": sockets.secure_sockets, "http": sockets.insecure_sockets, "quic": sockets.quic_sockets}
+    return [(scheme, sock) for scheme, group in groups.items() for sock in group]
+
+
+def _close_abandoned(exc: OSError) -> None:
+    """Close the sockets that hypercorn opened before it failed: it leaves them to the garbage collector."""
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        for value in frame.f_locals.values():
+            for each in value if isinstance(value, list) else (value,):
+                if isinstance(each, socket.socket):
+                    each.close()

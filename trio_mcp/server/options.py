@@ -1,0 +1,88 @@
+"""The arguments of a server besides its name."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypedDict
+
+from trio_mcp._checks import accepts, check_choices, check_hook
+from trio_mcp._settings import Default
+from trio_mcp.server.features.feature import Identify, ListOptions, Middleware, Visible
+from trio_mcp.server.functions.sync_threads import FunctionOptions
+from trio_mcp.server.input.options import InputOptions
+from trio_mcp.session.limits import SessionOptions
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["Lifespan", "ProxyOptions", "ServerOptions"]
+
+Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
+"""``async with lifespan(server) as state``."""
+
+
+def _check_lifespan(name: str, value: object) -> None:
+    # The usual mistake is to forget the decorator, which would only fail once the server runs.
+    if inspect.isasyncgenfunction(value):
+        raise TypeError(f"{name} must return an async context manager: decorate it with @asynccontextmanager")
+
+
+def _check_middleware(name: str, value: Sequence[object]) -> None:
+    for each in value:
+        # A class: its parentheses were forgotten.
+        if not callable(each) or isinstance(each, type) or not accepts(each, 2):
+            raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
+
+
+def _check_principal(name: str, value: object) -> None:
+    if value is not None and (not callable(value) or inspect.iscoroutinefunction(value)):
+        raise TypeError(f"{name} must be a sync function of the context, got {value!r}")
+
+
+class ProxyOptions(TypedDict, total=False):
+    """Arguments that a `Server` and a `ProxyServer` have in common.
+
+    Attributes:
+        version: The server's own version, not the protocol's; by default ``"0.0.0"``.
+        instructions: Guidance for the model that uses the server.
+        middleware: Functions ``async (context, call_next) -> result`` around every request that has a handler, the
+            first outermost. One may read or replace ``context.params``, call ``await call_next()`` or not, and read or
+            replace the result (a plain dict). Exceptions pass through it.
+        revisions: The protocol revisions to serve.
+        expose_errors: Send clients the text of unexpected exceptions. For development only: it may hold secrets.
+        lists: The pages of lists, and how long clients may cache them.
+        input: How functions ask for input: keys and limits.
+        principal: ``(context) -> principal``, called for each request before its handler: on whose behalf the request
+            is made. Returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
+            `Context.principal`; a request that asks for input can only be resumed by the same one. If the function
+            raises, the request fails.
+        options: Limits, timeouts and hooks of each session.
+    """
+
+    version: Annotated[str | None, Default()]
+    instructions: Annotated[str | None, Default()]
+    middleware: Annotated[Sequence[Middleware], Default((), _check_middleware)]
+    revisions: Annotated[Sequence[str], Default(REVISIONS, partial(check_choices, choices=REVISIONS))]
+    expose_errors: Annotated[bool, Default(False)]
+    lists: Annotated[ListOptions | None, Default()]
+    input: Annotated[InputOptions | None, Default()]
+    principal: Annotated["Identify | None", Default(check=_check_principal)]
+    options: Annotated[SessionOptions | None, Default()]
+
+
+class ServerOptions(ProxyOptions, total=False):
+    """The arguments of a `Server` besides its name: those of `ProxyOptions`, and these.
+
+    Attributes:
+        lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
+            process, a listener, an in-memory client). Handlers find the state in `Context.state`.
+        extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
+        functions: How many synchronous functions run at once.
+        visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
+            a request lists or names: whether it exists for this client. If not, it is left out of lists, and naming it
+            is answered as for an unknown name. If the function raises, the entry is hidden and the exception logged.
+    """
+
+    lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]
+    extensions: Annotated[Mapping[str, Mapping[str, Any]] | None, Default()]
+    functions: Annotated[FunctionOptions | None, Default()]
+    visible: Annotated[Visible | None, Default(check=partial(check_hook, sync=True))]
