@@ -38,6 +38,38 @@ def test_rules_fit_their_statements() -> None:
             assert set(rule.revisions) & {place.revision for place in each.places}, (rule.id, each.text)
 
 
+# The text of these rules has no MUST or SHOULD in the two revisions whose statements are listed.
+WITHOUT_STATEMENT = {
+    "acknowledged-within-request": "The text tells what an acknowledgement holds, without a keyword.",
+    "batch-supported": "Only 2025-03-26 has batches.",
+    "client-method-not-found": "The text names the code for roots only; JSON-RPC does for every method.",
+    "client-results-valid": "The schema gives the form of each result.",
+    "completion-at-most-100": "The limit stands in the schema, without a keyword.",
+    "listen-result-has-id": "The text describes the response that ends a subscription, without a keyword.",
+    "log-level-respected": "The text says what the level means, without a keyword.",
+    "nothing-after-listen": "The text says that a response ends a subscription, without a keyword.",
+    "one-message-an-event": "The schema of JSON-RPC leaves nothing else for an event to hold.",
+    "unknown-method-code": "JSON-RPC has this code; the text lists it without a keyword.",
+    "unknown-method-refused": "JSON-RPC has this error; the text lists it without a keyword.",
+    "unknown-tool-code": "The text gives the code in an example.",
+    "unknown-tool-refused": "The text lists unknown tools under protocol errors, without a keyword.",
+    "updates-only-subscribed": "The schema describes the notification as one to subscribers, without a keyword.",
+    "websocket-messages": "A custom transport has to keep the message format; the specification defines no WebSocket.",
+}
+
+
+def test_each_rule_has_a_statement() -> None:
+    named = {rule for each in statements() for rule in each.rules}
+    assert named - RULES.keys() == set(), "statements name rules that don't exist"
+    assert RULES.keys() - named == WITHOUT_STATEMENT.keys()
+
+
+def test_a_rule_takes_its_words_from_one_statement() -> None:
+    named = Counter(rule for each in statements() for rule in each.rules)
+    owned = Counter(rule for each in statements() for rule in each.owns)
+    assert owned == {rule: 1 for rule, times in named.items() if times > 1}
+
+
 def test_links_lead_to_the_section() -> None:
     base = "https://modelcontextprotocol.io/specification/2026-07-28"
     links = {Location("2026-07-28", section, "").link for section in ("basic#_meta", "index#overview", "basic")}

@@ -9,6 +9,7 @@ import attrs
 
 from trio_mcp.conformance.rules.history import LISTS
 from trio_mcp.conformance.run import PlanRunner, Talk
+from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import TransportError
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
 from trio_mcp.types import meta
@@ -86,11 +87,7 @@ class Facts:
 
     def declares(self, path: str) -> bool:
         """Return whether the server declared a capability, such as ``resources.subscribe``."""
-        found: Any = self.capabilities
-        for part in path.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        # An empty object declares it, and so does true.
-        return found is not None and found is not False
+        return declares(self.capabilities, path)
 
     def lacks(self, need: str) -> str:
         """Return why a need of a move is not met; an empty text if it is met.

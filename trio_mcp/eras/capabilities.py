@@ -17,7 +17,7 @@ from trio_mcp.types.versions import REVISIONS
 __all__ = ["checked_extensions", "declared_extensions", "declares", "is_spec_method", "requests_of_clients"]
 
 
-def declares(capabilities: Mapping[str, Any], path: str) -> bool:
+def declares(capabilities: object, path: str) -> bool:
     """Return whether a capability is declared: an object at its dotted path, or a flag that is true."""
     value: Any = capabilities
     for name in path.split("."):

@@ -10,10 +10,11 @@ from trio_mcp.conformance.rules.history import Connection, History, RecordedRequ
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.transcript.events import Event, Sender
+from trio_mcp.eras.capabilities import declares
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__ = [
     "LEGACY",
@@ -34,11 +35,9 @@ __all__ = [
     "notifications",
     "pages",
     "schema_problem",
-    "since",
     "subscribed",
     "subscription_of",
     "survived",
-    "until",
 ]
 
 LEGACY: Final = LEGACY_REVISIONS
@@ -50,16 +49,6 @@ SAFE_INTEGER: Final = 2**53 - 1
 LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
 DEEPEST: Final = 50
-
-
-def since(revision: str) -> tuple[str, ...]:
-    """Return the revisions from this one on."""
-    return REVISIONS[REVISIONS.index(revision) :]
-
-
-def until(revision: str) -> tuple[str, ...]:
-    """Return the revisions up to this one."""
-    return REVISIONS[: REVISIONS.index(revision) + 1]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -220,14 +209,6 @@ def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, R
 def is_refused_late(asked: RecordedRequest) -> bool:
     """Return whether a request was answered with an error after it had been cancelled."""
     return asked.cancelled is not None and asked.error is not None
-
-
-def declares(capabilities: Any, path: str) -> bool:
-    """Return whether capabilities hold a path such as ``resources.subscribe``."""
-    for part in path.split("."):
-        capabilities = capabilities.get(part) if isinstance(capabilities, dict) else None
-    # An empty object declares a capability; null and `false`, which some servers write for what they lack, don't.
-    return capabilities is not None and capabilities is not False
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

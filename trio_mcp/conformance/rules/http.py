@@ -20,9 +20,10 @@ from trio_mcp.conformance.rules.history import (
     is_response,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["ELSEWHERE", "is_clean", "is_no_version", "over_http", "received"]
 
@@ -36,13 +37,6 @@ VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
 
 http_rule: Final = partial(rule, transports=["http"])
 
-POSTS = "basic/transports/streamable-http#sending-messages"
-STREAMS = "basic/transports/streamable-http#receiving-messages"
-SECURITY = "basic/transports/streamable-http#security-%26-endpoint"
-OLD_POSTS = "basic/transports#sending-messages-to-the-server"
-OLD_GET = "basic/transports#listening-for-messages-from-the-server"
-OLD_SESSIONS = "basic/transports#session-management"
-OLD_RESUMING = "basic/transports#resumability-and-redelivery"
 
 # 403 is left out: to `origin_checked` it is the right answer. Where a refused Origin or Host would be an excuse, rules
 # add it themselves.
@@ -123,14 +117,12 @@ def _is_json(exchange: Exchange) -> bool:
 # --- requests and their responses -------------------------------------------------------------------------------------
 
 
-@http_rule(
-    "MUST",
-    "server",
-    "basic/transports/streamable-http",
-    "The endpoint accepts POST.",
-    older="basic/transports#streamable-http",
+@stated_rule(
     revisions=STREAMABLE,
+    older="basic/transports#streamable-http",
+    sentence="The endpoint accepts POST.",
     moves=["call-tool", "list-all", "ping"],
+    transports=["http"],
 )
 def endpoint_methods(history: History) -> Iterator[Verdict]:
     """Judge each POST of a request."""
@@ -141,14 +133,11 @@ def endpoint_methods(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status not in (405, 501), _response(exchange), f"a POST got {exchange.status}")
 
 
-@http_rule(
-    "MUST",
-    "server",
-    SECURITY,
-    "A request from a foreign Origin is refused with 403.",
-    older="basic/transports#security-warning",
-    revisions=STREAMABLE,
+@stated_rule(
+    since="2025-03-26",
+    sentence="A request from a foreign Origin is refused with 403.",
     moves=["foreign-origin"],
+    transports=["http"],
 )
 def origin_checked(history: History) -> Iterator[Verdict]:
     """Judge each request with an Origin of another host, if the server is local: elsewhere it may trust any."""
@@ -170,15 +159,7 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or is_loopback(host)
 
 
-@http_rule(
-    "MUST",
-    "server",
-    POSTS,
-    "A notification (in the legacy era a response, too) that is accepted gets status 202 without a body.",
-    older=OLD_POSTS,
-    revisions=STREAMABLE,
-    moves=["unknown-notification", "stray-response"],
-)
+@stated_rule(since="2025-03-26", moves=["unknown-notification", "stray-response"], transports=["http"])
 def notification_accepted_202(history: History) -> Iterator[Verdict]:
     """Judge each POST of a notification that was not refused."""
     for _, exchange in _posted_notices(history):
@@ -191,14 +172,8 @@ def notification_accepted_202(history: History) -> Iterator[Verdict]:
                 yield judged(status == 202, _response(exchange), f"a notification got status {status}, not 202")
 
 
-@http_rule(
-    "MUST",
-    "server",
-    POSTS,
-    "A notification (in the legacy era a response, too) that is not accepted gets an HTTP error status.",
-    older=OLD_POSTS,
-    revisions=STREAMABLE,
-    moves=["unknown-notification", "stray-response", "tell-in-unknown-version"],
+@stated_rule(
+    since="2025-03-26", moves=["unknown-notification", "stray-response", "tell-in-unknown-version"], transports=["http"]
 )
 def notification_refused_with_error(history: History) -> Iterator[Verdict]:
     """Judge each POST of a notification that got an error."""
@@ -219,14 +194,11 @@ def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
             yield connection, exchange
 
 
-@http_rule(
-    "MUST",
-    "server",
-    POSTS,
-    "A request is answered with one JSON object, or with an event stream.",
-    older=OLD_POSTS,
-    revisions=STREAMABLE,
+@stated_rule(
+    since="2025-03-26",
+    sentence="A request is answered with one JSON object, or with an event stream.",
     moves=["call-tool", "list-all", "ping"],
+    transports=["http"],
 )
 def answer_content_type(history: History) -> Iterator[Verdict]:
     """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
@@ -288,14 +260,7 @@ def _is_answer_to(event: Event, message: Any) -> bool:
     return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_POSTS,
-    "A stream that can be resumed begins with an event that has an id and no data.",
-    revisions=["2025-11-25"],
-    moves=["call-tool", "break-and-resume"],
-)
+@stated_rule(since="2025-11-25", moves=["call-tool", "break-and-resume"], transports=["http"])
 def stream_primed(history: History) -> Iterator[Verdict]:
     """Judge each stream with event ids; without them there is nothing to resume from."""
     for connection, exchange, _ in _streams(history):
@@ -310,13 +275,11 @@ def stream_primed(history: History) -> Iterator[Verdict]:
             yield judged(primed, first, "the stream has event ids, but its first event has data, or no id")
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_POSTS,
-    "Before the server closes a stream that has not ended, it sends `retry`.",
-    revisions=["2025-11-25"],
+@stated_rule(
+    since="2025-11-25",
+    sentence="Before the server closes a stream that has not ended, it sends `retry`.",
     moves=["call-tool", "calls-at-once"],
+    transports=["http"],
 )
 def retry_before_close(history: History) -> Iterator[Verdict]:
     """Judge each stream that was closed early and gave its response when it was resumed."""
@@ -346,14 +309,7 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
     return exchange
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_POSTS,
-    "The stream of a request has its response, sooner or later.",
-    revisions=SESSIONS,
-    moves=["call-tool", "list-all"],
-)
+@stated_rule(since="2025-03-26", moves=["call-tool", "list-all"], transports=["http"])
 def stream_has_response(history: History) -> Iterator[Verdict]:
     """Judge each stream that the server ended for good: it was not cancelled, and can't be resumed."""
     for connection, exchange, message in _streams(history):
@@ -372,14 +328,7 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
                 yield broken(exchange.end, "the stream ended without the response")
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_POSTS,
-    "On the stream of a request comes only what belongs to that request.",
-    revisions=SESSIONS,
-    moves=["call-tool", "calls-at-once"],
-)
+@stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once"], transports=["http"])
 def stream_messages_should_relate(history: History) -> Iterator[Verdict]:
     """Judge each response and each progress notification on the stream of a request."""
     for _, exchange, message in _streams(history, modern=False):
@@ -402,13 +351,10 @@ QUIET: Final = frozenset({"ping", "tools/list", "prompts/list", "resources/list"
 """Requests that change nothing."""
 
 
-@http_rule(
-    "MUST",
-    "server",
-    STREAMS,
-    "On the stream of a request come only notifications of that request.",
-    revisions=MODERN_REVISIONS,
+@stated_rule(
+    sentence="On the stream of a request come only notifications of that request.",
     moves=["call-tool", "calls-at-once", "listen"],
+    transports=["http"],
 )
 def stream_messages_relate(history: History) -> Iterator[Verdict]:
     """Judge each response and each notification that says what it belongs to."""
@@ -443,15 +389,7 @@ def _related(event: Event, message: dict[str, Any]) -> Iterator[Verdict]:
         yield judged(token == own, event, f"progress of another request came, with the token {token!r}")
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    STREAMS,
-    "The stream of a request ends after the response.",
-    older=OLD_POSTS,
-    revisions=STREAMABLE,
-    moves=["call-tool", "list-all"],
-)
+@stated_rule(since="2025-03-26", moves=["call-tool", "list-all"], transports=["http"])
 def stream_ends_after_response(history: History) -> Iterator[Verdict]:
     """Judge each stream with the response that has ended, or was left open."""
     for _, exchange, message in _streams(history):
@@ -464,14 +402,7 @@ def stream_ends_after_response(history: History) -> Iterator[Verdict]:
             yield held(exchange.end)
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    STREAMS,
-    "A stream has the header `X-Accel-Buffering: no`, so that proxies pass on events at once.",
-    revisions=MODERN_REVISIONS,
-    moves=["call-tool", "listen"],
-)
+@stated_rule(moves=["call-tool", "listen"], transports=["http"])
 def stream_unbuffered_header(history: History) -> Iterator[Verdict]:
     """Judge each stream."""
     for _, exchange, _ in _streams(history):
@@ -480,14 +411,7 @@ def stream_unbuffered_header(history: History) -> Iterator[Verdict]:
         yield judged((value or "").strip().lower() == "no", _response(exchange), f"X-Accel-Buffering is {value!r}")
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_POSTS,
-    "A lost connection does not cancel a request.",
-    revisions=SESSIONS,
-    moves=["break-and-resume"],
-)
+@stated_rule(since="2025-03-26", moves=["break-and-resume"], transports=["http"])
 def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
     """Judge each stream that the client broke off and resumed, once it has ended for good."""
     for connection, exchange, message in _streams(history, modern=False):
@@ -516,14 +440,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
 # --- the streams of sessions ------------------------------------------------------------------------------------------
 
 
-@http_rule(
-    "MUST",
-    "server",
-    OLD_GET,
-    "GET gets an event stream, or status 405.",
-    revisions=SESSIONS,
-    moves=["another-connection", "second-stream", "break-and-resume"],
-)
+@stated_rule(since="2025-03-26", moves=["another-connection", "second-stream", "break-and-resume"], transports=["http"])
 def get_stream_or_405(history: History) -> Iterator[Verdict]:
     """Judge each GET that gives the server no other reason to refuse it."""
     for connection, exchange in over_http(history, "GET"):
@@ -545,14 +462,7 @@ def _own_streams(history: History) -> Iterator[tuple[Connection, Exchange]]:
             yield connection, exchange
 
 
-@http_rule(
-    "MUST",
-    "server",
-    OLD_GET,
-    "No response comes on the stream of a session, unless it resumes another.",
-    revisions=SESSIONS,
-    moves=["call-tool", "second-stream"],
-)
+@stated_rule(since="2025-03-26", moves=["call-tool", "second-stream"], transports=["http"])
 def get_stream_no_response(history: History) -> Iterator[Verdict]:
     """Judge each message on the stream of a session."""
     for _, exchange in _own_streams(history):
@@ -560,14 +470,7 @@ def get_stream_no_response(history: History) -> Iterator[Verdict]:
             yield judged(not is_response(event.message), event, "a response came on the stream of the session")
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_GET,
-    "What belongs to a running request does not come on the stream of its session.",
-    revisions=SESSIONS,
-    moves=["call-tool", "calls-at-once", "second-stream"],
-)
+@stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once", "second-stream"], transports=["http"])
 def get_stream_unrelated(history: History) -> Iterator[Verdict]:
     """Judge each notification on the stream of a session; progress belongs to the request with its token."""
     for connection, exchange in _own_streams(history):
@@ -582,13 +485,11 @@ def get_stream_unrelated(history: History) -> Iterator[Verdict]:
                 yield judged(asked is None, event, "progress of a request came on the stream of the session")
 
 
-@http_rule(
-    "MUST",
-    "server",
-    "basic/transports#multiple-connections",
-    "Each message is sent on one stream only.",
-    revisions=SESSIONS,
+@stated_rule(
+    since="2025-03-26",
+    sentence="Each message is sent on one stream only.",
     moves=["second-stream", "calls-at-once"],
+    transports=["http"],
 )
 def message_on_one_stream(history: History) -> Iterator[Verdict]:
     """Judge each message that can be told from all others: requests, responses, and progress."""
@@ -622,14 +523,7 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     return None
 
 
-@http_rule(
-    "MUST",
-    "server",
-    OLD_RESUMING,
-    "Each event id is used once among all streams of a session.",
-    revisions=SESSIONS,
-    moves=["call-tool", "calls-at-once", "break-and-resume"],
-)
+@stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])
 def event_ids_unique(history: History) -> Iterator[Verdict]:
     """Judge each message with an id; a client that resumes from an older place gets again what came after it."""
     for connection in history:
@@ -658,14 +552,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
                     places.setdefault(event_id, len(places))
 
 
-@http_rule(
-    "MUST",
-    "server",
-    OLD_RESUMING,
-    "A resumed stream replays nothing of another stream.",
-    revisions=SESSIONS,
-    moves=["break-and-resume", "resume-foreign"],
-)
+@stated_rule(since="2025-03-26", moves=["break-and-resume", "resume-foreign"], transports=["http"])
 def replay_own_stream(history: History) -> Iterator[Verdict]:
     """Judge each event on a resumed stream, by its id, or by the request that it answers."""
     origins: dict[tuple[str, str], tuple[Connection, Exchange]] = {}
@@ -710,14 +597,7 @@ def _in_session(connection: Connection, exchange: Exchange) -> bool:
     return headers.get("mcp-protocol-version", connection.revision) == connection.revision
 
 
-@http_rule(
-    "MUST",
-    "server",
-    OLD_SESSIONS,
-    "The id of a session has visible ASCII characters only.",
-    revisions=SESSIONS,
-    moves=["another-connection"],
-)
+@stated_rule(since="2025-03-26", moves=["another-connection"], transports=["http"])
 def session_id_visible_ascii(history: History) -> Iterator[Verdict]:
     """Judge each id."""
     for connection in history:
@@ -731,14 +611,7 @@ SHORTEST_ID: Final = 8
 """Characters of a session id that can't be guessed, at the least. Chosen: shorter ones have under 53 bits."""
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_SESSIONS,
-    "The id of a session is unique, and can't be guessed.",
-    revisions=SESSIONS,
-    moves=["another-connection"],
-)
+@stated_rule(since="2025-03-26", moves=["another-connection"], transports=["http"])
 def session_id_unpredictable(history: History) -> Iterator[Verdict]:
     """Judge each id: by its length, by those before, and by whether it counts up."""
     earlier: list[str] = []
@@ -757,14 +630,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
         earlier.append(session)
 
 
-@http_rule(
-    "SHOULD",
-    "server",
-    OLD_SESSIONS,
-    "A request without the session id that the server wants gets status 400.",
-    revisions=SESSIONS,
-    moves=["without-session"],
-)
+@stated_rule(since="2025-03-26", moves=["without-session"], transports=["http"])
 def session_id_required(history: History) -> Iterator[Verdict]:
     """Judge each request without the id that was refused: a server need not want it."""
     for connection, exchange in over_http(history, "POST"):
@@ -780,14 +646,7 @@ def session_id_required(history: History) -> Iterator[Verdict]:
             yield judged(status == 400, _response(exchange), f"a request without the session id got {status}")
 
 
-@http_rule(
-    "MUST",
-    "server",
-    OLD_SESSIONS,
-    "Once a session has ended, requests with its id get status 404.",
-    revisions=SESSIONS,
-    moves=["end-session"],
-)
+@stated_rule(since="2025-03-26", moves=["end-session"], transports=["http"])
 def session_ended_404(history: History) -> Iterator[Verdict]:
     """Judge each request with the id of a session that was ended with DELETE."""
     for connection, exchange in over_http(history, "POST", "GET"):
@@ -807,14 +666,7 @@ def session_ended_404(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status == 404, _response(exchange), problem)
 
 
-@http_rule(
-    "MUST",
-    "server",
-    "basic/transports#protocol-version-header",
-    "A request whose MCP-Protocol-Version names no revision that the server knows gets status 400.",
-    revisions=VERSION_HEADER,
-    moves=["unknown-version-header"],
-)
+@stated_rule(since="2025-06-18", moves=["unknown-version-header"], transports=["http"])
 def version_header_refused(history: History) -> Iterator[Verdict]:
     """Judge each request with a version that no revision has, and nothing else to refuse."""
     for connection, exchange in over_http(history, "POST", "GET"):

@@ -6,12 +6,12 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request
 from trio_mcp.conformance.rules.http import ELSEWHERE, is_clean, is_no_version, over_http, received
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.headers import NAMED_BY
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
@@ -24,16 +24,7 @@ from trio_mcp.types.error_codes import (
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
-
-VALIDATION = "basic/transports/streamable-http#server-validation"
-ENCODING = "basic/transports/streamable-http#value-encoding"
-VERSION = "basic/transports/streamable-http#protocol-version-header"
-CUSTOM = "basic/transports/streamable-http#server-behavior-for-custom-headers"
-
-# Every rule here is one of the modern era, for servers.
-must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS, transports=["http"])
-should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS, transports=["http"])
+from trio_mcp.types.versions import LEGACY_REVISIONS
 
 # What Value Encoding lets a header contain. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
@@ -178,10 +169,11 @@ def _unexpected(exchange: Exchange, found: list[str]) -> bool:
 # --- validation -------------------------------------------------------------------------------------------------------
 
 
-@must(
-    VALIDATION,
-    "A request whose headers contradict its body gets status 400 and error -32020.",
+@stated_rule(
+    section="basic/transports/streamable-http#server-validation",
+    sentence="A request whose headers contradict its body gets status 400 and error -32020.",
     moves=["mismatched-header", "mismatched-parameter"],
+    transports=["http"],
 )
 def header_mismatch_refused(history: History) -> Iterator[Verdict]:
     """Judge each request with a header that says something else than the body, and none that is missing."""
@@ -200,10 +192,11 @@ def header_mismatch_refused(history: History) -> Iterator[Verdict]:
             yield from _refused(exchange, "a request whose MCP-Protocol-Version contradicts its body")
 
 
-@must(
-    VALIDATION,
-    "A request without a header that it must have gets status 400 and error -32020.",
+@stated_rule(
+    section="basic/transports/streamable-http#server-validation",
+    sentence="A request without a header that it must have gets status 400 and error -32020.",
     moves=["missing-header", "missing-parameter"],
+    transports=["http"],
 )
 def missing_header_refused(history: History) -> Iterator[Verdict]:
     """Judge each request without one of the headers; without the version, if the server knows no older clients."""
@@ -220,11 +213,7 @@ def missing_header_refused(history: History) -> Iterator[Verdict]:
             yield from _refused(exchange, "a request without MCP-Protocol-Version")
 
 
-@must(
-    CUSTOM,
-    "A request with characters in a header that do not belong there is refused.",
-    moves=["odd-characters"],
-)
+@stated_rule(moves=["odd-characters"], transports=["http"])
 def bad_header_characters_refused(history: History) -> Iterator[Verdict]:
     """Judge each request whose name or argument comes with such characters."""
     for connection, exchange, message in _modern(history):
@@ -235,10 +224,10 @@ def bad_header_characters_refused(history: History) -> Iterator[Verdict]:
             yield judged(kept, _head(exchange), f"a request with an invalid {odd[0]} got status {exchange.status}")
 
 
-@must(
-    ENCODING,
-    "Headers in Base64 are decoded before they are compared with the body.",
+@stated_rule(
+    sentence="Headers in Base64 are decoded before they are compared with the body.",
     moves=["encoded-header"],
+    transports=["http"],
 )
 def encoded_header_decoded(history: History) -> Iterator[Verdict]:
     """Judge each request with an encoded header, if all headers fit."""
@@ -249,10 +238,10 @@ def encoded_header_decoded(history: History) -> Iterator[Verdict]:
             yield judged(_code(exchange) != HEADER_MISMATCH, _head(exchange), "an encoded header was not understood")
 
 
-@must(
-    CUSTOM,
-    "No header is expected for an argument that is null or not given.",
+@stated_rule(
+    sentence="No header is expected for an argument that is null or not given.",
     moves=["call-tool", "missing-parameter"],
+    transports=["http"],
 )
 def null_argument_header_not_expected(history: History) -> Iterator[Verdict]:
     """Judge each call that leaves out an argument with a header, if all headers fit."""
@@ -265,11 +254,7 @@ def null_argument_header_not_expected(history: History) -> Iterator[Verdict]:
             yield judged(_code(exchange) != HEADER_MISMATCH, _head(exchange), problem)
 
 
-@must(
-    "basic/transports/streamable-http#case-sensitivity",
-    "The names of headers are compared without regard to case.",
-    moves=["header-case"],
-)
+@stated_rule(moves=["header-case"], transports=["http"])
 def header_names_case_insensitive(history: History) -> Iterator[Verdict]:
     """Judge each request with headers in an unusual case, if all headers fit."""
     usual = {"mcp-protocol-version": "MCP-Protocol-Version", "mcp-method": "Mcp-Method", "mcp-name": "Mcp-Name"}
@@ -282,11 +267,7 @@ def header_names_case_insensitive(history: History) -> Iterator[Verdict]:
             yield judged(kept, _head(exchange), f"headers named {', '.join(names)} were not understood")
 
 
-@should(
-    VALIDATION,
-    "Integers in headers are compared with the body as numbers.",
-    moves=["integer-parameter"],
-)
+@stated_rule(moves=["integer-parameter"], transports=["http"])
 def integer_headers_numeric(history: History) -> Iterator[Verdict]:
     """Judge each call with an integer that is written in another way, if all other headers fit."""
     for connection, exchange, message in _modern(history):
@@ -303,11 +284,7 @@ def integer_headers_numeric(history: History) -> Iterator[Verdict]:
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 
-@must(
-    VERSION,
-    "A method that the server does not implement gets status 404 with error -32601.",
-    moves=["unknown-method", "call-tool"],
-)
+@stated_rule(moves=["unknown-method", "call-tool"], transports=["http"])
 def unknown_method_404(history: History) -> Iterator[Verdict]:
     """Judge each error -32601 to a request."""
     for _, exchange, error, code in _errors(history):
@@ -323,10 +300,10 @@ def _errors(history: History) -> Iterator[tuple[Connection, Exchange, Event, int
             yield connection, exchange, *found
 
 
-@must(
-    "schema#headermismatcherror",
-    "The errors -32020, -32021 and -32022 come with status 400.",
+@stated_rule(
+    sentence="The errors -32020, -32021 and -32022 come with status 400.",
     moves=["mismatched-header", "missing-header", "unsupported-version"],
+    transports=["http"],
 )
 def error_status_400(history: History) -> Iterator[Verdict]:
     """Judge each of these errors."""
@@ -337,10 +314,10 @@ def error_status_400(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status == 400, error, f"error {code} came with status {exchange.status}")
 
 
-@must(
-    "basic#_meta",
-    "A request without all that `_meta` must have gets status 400.",
+@stated_rule(
+    sentence="A request without all that `_meta` must have gets status 400.",
     moves=["incomplete-meta"],
+    transports=["http"],
 )
 def incomplete_meta_status(history: History) -> Iterator[Verdict]:
     """Judge each request with an incomplete `_meta` that was refused for it."""
@@ -354,10 +331,10 @@ def incomplete_meta_status(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status == 400, error, f"the refusal came with status {exchange.status}")
 
 
-@must(
-    VERSION,
-    "A request in a revision that the server does not speak gets status 400 and error -32022.",
+@stated_rule(
+    sentence="A request in a revision that the server does not speak gets status 400 and error -32022.",
     moves=["unsupported-version"],
+    transports=["http"],
 )
 def unsupported_version_status(history: History) -> Iterator[Verdict]:
     """Judge each request whose header and body name the same revision, which there is not."""
@@ -394,10 +371,11 @@ def _is_modern_only(connection: Connection) -> bool:
     return False
 
 
-@should(
-    "basic/transports/streamable-http#earlier-streamable-http-revisions",
-    "A server of the modern era alone refuses GET and DELETE with 405, and knows no session ids or resumption.",
+@stated_rule(
+    sentence="A server of the modern era alone refuses GET and DELETE with 405, and knows no session ids or "
+    "resumption.",
     moves=["legacy-traffic"],
+    transports=["http"],
 )
 def legacy_traffic_refused(history: History) -> Iterator[Verdict]:
     """Judge each GET, each DELETE, and each request with a session id or an event id."""

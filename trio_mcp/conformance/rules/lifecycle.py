@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.common import (
-    LEGACY,
     MODERN,
     asked_about,
     code_of,
@@ -17,11 +16,11 @@ from trio_mcp.conformance.rules.common import (
     is_proper,
     lost,
     notifications,
-    since,
     survived,
 )
 from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest, is_response
-from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.types import error_codes, meta
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import REVISIONS
@@ -65,14 +64,7 @@ def _advertised(history: History) -> set[str]:
     return found
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/lifecycle#initialization",
-    "Answer `initialize` with the server's capabilities and software.",
-    revisions=LEGACY,
-    moves=("open-in-revision", "another-connection"),
-)
+@stated_rule(moves=("open-in-revision", "another-connection"))
 def initialize_answered(history: History) -> Iterator[Verdict]:
     for _, asked, wanted in _hellos(history):
         # An error may be right: the text has an example of one for a version that isn't supported (Error Handling).
@@ -83,14 +75,7 @@ def initialize_answered(history: History) -> Iterator[Verdict]:
             yield broken(mark, f"initialize for {wanted} was not answered")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/lifecycle#version-negotiation",
-    "Agree to the client's version if the server speaks it.",
-    revisions=LEGACY,
-    moves=("open-in-revision",),
-)
+@stated_rule(moves=("open-in-revision",))
 def version_echoed(history: History) -> Iterator[Verdict]:
     # The modern era has no handshake, so a server that speaks it rightly agrees to another version here.
     spoken = _spoken(history) - set(MODERN)
@@ -107,14 +92,7 @@ def version_echoed(history: History) -> Iterator[Verdict]:
 _TOO_OLD: Final = "2024"
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/lifecycle#version-negotiation",
-    "Name a version that the server speaks if it doesn't speak the client's.",
-    revisions=LEGACY,
-    moves=("open-in-revision",),
-)
+@stated_rule(moves=("open-in-revision",))
 def version_offered(history: History) -> Iterator[Verdict]:
     for _, asked, wanted in _hellos(history):
         agreed = _agreed(asked)
@@ -125,14 +103,7 @@ def version_offered(history: History) -> Iterator[Verdict]:
             )
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/lifecycle#version-negotiation",
-    "Name the newest version that the server speaks in that case.",
-    revisions=LEGACY,
-    moves=("open-in-revision",),
-)
+@stated_rule(moves=("open-in-revision",))
 def version_offered_latest(history: History) -> Iterator[Verdict]:
     spoken = _spoken(history) - set(MODERN)
     for _, asked, wanted in _hellos(history):
@@ -144,14 +115,7 @@ def version_offered_latest(history: History) -> Iterator[Verdict]:
             yield judged(kept, asked.answers[0], f"the server offers {agreed}, but speaks {newest}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/lifecycle#initialization",
-    "Ask nothing but pings before `notifications/initialized` arrives; logging may begin.",
-    revisions=LEGACY,
-    moves=("another-connection", "open-in-revision"),
-)
+@stated_rule(moves=("another-connection", "open-in-revision"))
 def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
     for connection in history:
         ready = next(notifications(connection, "client", "notifications/initialized"), None)
@@ -170,15 +134,7 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
             yield held(ready)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/lifecycle#operation",
-    "Stay with the version that was agreed.",
-    # Before 2025-06-18 this was a SHOULD (Operation), and the modern era negotiates nothing.
-    revisions=since("2025-06-18")[:-1],
-    moves=("call-tool", "call-with-capabilities", "list-all"),
-)
+@stated_rule(since="2025-06-18", moves=("call-tool", "call-with-capabilities", "list-all"))
 def negotiated_version_kept(history: History) -> Iterator[Verdict]:
     for connection in history:
         if connection.hello is None:
@@ -200,11 +156,8 @@ def negotiated_version_kept(history: History) -> Iterator[Verdict]:
 # --- capabilities -----------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#capabilities",
-    "Declare the capability of all that the server offers: tools, resources, prompts, completion and logging.",
+@stated_rule(
+    sentence="Declare the capability of all that the server offers: tools, resources, prompts, completion and logging.",
     moves=(*LISTING, "complete-unknown", "call-with-logging", "call-tool"),
 )
 def capabilities_declared(history: History) -> Iterator[Verdict]:
@@ -248,14 +201,9 @@ _CHANGES: Final = {
 }
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/lifecycle#operation",
-    "Announce changes only of what was declared with `listChanged` or `subscribe`.",
-    # Before 2025-06-18 this was a SHOULD (Operation); in the modern era the filter of a subscription says what may
-    # come.
-    revisions=since("2025-06-18")[:-1],
+@stated_rule(
+    since="2025-06-18",
+    sentence="Announce changes only of what was declared with `listChanged` or `subscribe`.",
     moves=("call-tool", "subscribe"),
 )
 def capabilities_respected(history: History) -> Iterator[Verdict]:
@@ -268,12 +216,8 @@ def capabilities_respected(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"{event.message['method']} was sent, but {needed} is not declared")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#capabilities",
-    "Answer `tools/list`, `resources/list` and `prompts/list` with a list if their capability was declared.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Answer `tools/list`, `resources/list` and `prompts/list` with a list if their capability was declared.",
     moves=("list-all", "list-twice", "list-everywhere"),
 )
 def lists_answered(history: History) -> Iterator[Verdict]:
@@ -287,14 +231,7 @@ def lists_answered(history: History) -> Iterator[Verdict]:
             yield judged(asked.error is None, answer, f"{asked.method} was answered with the error {code_of(asked)}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/versioning#extension-negotiation",
-    "Name extensions like `_meta` keys, always with a prefix.",
-    revisions=MODERN,
-    moves=("discover",),
-)
+@stated_rule(moves=("discover",))
 def extension_names(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("server/discover"):
         capabilities = (asked.result or {}).get("capabilities")
@@ -309,12 +246,9 @@ def extension_names(history: History) -> Iterator[Verdict]:
 # --- discovery, and what each request declares ------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/discover",
-    "Answer `server/discover` with what the server is and can do.",
-    revisions=MODERN,
+@stated_rule(
+    section="server/discover",
+    sentence="Answer `server/discover` with what the server is and can do.",
     moves=("discover", "less-meta"),
 )
 def discover_answered(history: History) -> Iterator[Verdict]:
@@ -333,12 +267,8 @@ def _declared(asked: RecordedRequest) -> tuple[Any, Any]:
     return asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/versioning#protocol-version-negotiation",
-    "Refuse a version that the server doesn't speak with -32022, naming those that it speaks.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Refuse a version that the server doesn't speak with -32022, naming those that it speaks.",
     moves=("unsupported-version",),
 )
 def unsupported_version_error(history: History) -> Iterator[Verdict]:
@@ -379,14 +309,7 @@ def _version_problem(asked: RecordedRequest, version: str) -> str | None:
     return f"error.data.supported has {version}, which was refused" if version in supported else None
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#_meta",
-    "Refuse requests whose `_meta` lacks a required field, with -32602.",
-    revisions=MODERN,
-    moves=("incomplete-meta",),
-)
+@stated_rule(moves=("incomplete-meta",))
 def incomplete_meta_refused(history: History) -> Iterator[Verdict]:
     only_modern = bool(_advertised(history)) and _advertised(history) <= set(MODERN)
     for connection, asked in history.requests():
@@ -409,14 +332,7 @@ def incomplete_meta_refused(history: History) -> Iterator[Verdict]:
         yield judged(kept, asked.answers[0], f"a request without {what} was answered with {shown}, not with -32602")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#_meta",
-    "Name the missing capabilities in -32021.",
-    revisions=MODERN,
-    moves=("call-with-capabilities",),
-)
+@stated_rule(sentence="Name the missing capabilities in -32021.", moves=("call-with-capabilities",))
 def missing_capability_error(history: History) -> Iterator[Verdict]:
     for connection in history:
         for asked in connection.requests:
@@ -444,12 +360,8 @@ def _paths(capabilities: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#statelessness",
-    "Take nothing from earlier requests of a connection: no version, no capabilities, no name.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Take nothing from earlier requests of a connection: no version, no capabilities, no name.",
     moves=("call-with-capabilities", "incomplete-meta"),
 )
 def stateless(history: History) -> Iterator[Verdict]:
@@ -477,11 +389,8 @@ def stateless(history: History) -> Iterator[Verdict]:
             yield held(answer)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/versioning#backward-compatibility-with-initialization-based-versions",
-    "Name the versions spoken when a modern-only server refuses `initialize`.",
+@stated_rule(
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
     older="basic/lifecycle#version-negotiation",
     moves=("open-in-revision",),
 )
@@ -498,14 +407,7 @@ def initialize_refusal_names_versions(history: History) -> Iterator[Verdict]:
             yield judged(kept, asked.answers[0], "the error does not name the versions that the server speaks")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#capabilities",
-    "Don't let a list depend on the connection, or on earlier requests.",
-    revisions=MODERN,
-    moves=("list-everywhere",),
-)
+@stated_rule(sentence="Don't let a list depend on the connection, or on earlier requests.", moves=("list-everywhere",))
 def list_same_on_each_connection(history: History) -> Iterator[Verdict]:
     for method, (field, key) in LISTS.items():
         readings = [
@@ -530,14 +432,7 @@ def _names(asked: RecordedRequest, field: str, key: str) -> frozenset[str]:
     )
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic#statelessness",
-    "Don't insist on the same connection or process for related requests.",
-    revisions=MODERN,
-    moves=("another-connection", "list-everywhere"),
-)
+@stated_rule(moves=("another-connection", "list-everywhere"))
 def connection_not_required(history: History) -> Iterator[Verdict]:
     for connection in history:
         first = next((asked for asked in connection.requests if is_proper(connection, asked)), None)
@@ -554,14 +449,7 @@ def _declared_anywhere(history: History, name: str) -> bool:
     return any(declares(connection.server_capabilities, name) for connection in history)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "client/roots#implementation-guidelines",
-    "Cope with changed roots.",
-    revisions=LEGACY,
-    moves=("roots-changed",),
-)
+@stated_rule(moves=("roots-changed",))
 def roots_change_survived(history: History) -> Iterator[Verdict]:
     for connection in history:
         # Over HTTP the next request may overtake the notification, and then its answer shows nothing.

@@ -20,7 +20,6 @@ from trio_mcp.conformance.rules.common import (
     is_proper,
     lost,
     messages_of,
-    since,
 )
 from trio_mcp.conformance.rules.history import (
     Connection,
@@ -32,6 +31,7 @@ from trio_mcp.conformance.rules.history import (
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.conformance.rules.shape import flaw, json_type
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import InputRequiredResult, Result, error_codes, meta
 from trio_mcp.types.methods import facts_of, method_spec
@@ -52,7 +52,7 @@ def _said(history: History) -> Iterator[tuple[Connection, Event]]:
             yield connection, event
 
 
-@rule("MUST", "server", "basic#messages", "Follow JSON-RPC 2.0 in each message.", moves=(*CALLS, "unknown-method"))
+@stated_rule(moves=(*CALLS, "unknown-method"))
 def json_rpc_envelope(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event in connection.messages("server"):
@@ -81,7 +81,7 @@ def _envelope_problem(message: Any) -> str | None:
     return "a message has a method or a result, not both" if "result" in message or "error" in message else None
 
 
-@rule("MUST", "server", "basic#result-responses", "Put a result or an error into each response, not both.", moves=CALLS)
+@stated_rule(sentence="Put a result or an error into each response, not both.", moves=CALLS)
 def result_xor_error(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         if is_response(event.message):
@@ -89,11 +89,8 @@ def result_xor_error(history: History) -> Iterator[Verdict]:
             yield judged(not both, event, "the response has both a result and an error")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#error-responses",
-    "Give each error a code, which is an integer, and a message.",
+@stated_rule(
+    sentence="Give each error a code, which is an integer, and a message.",
     moves=("unknown-method", "call-unknown-tool", "garbage-cursor", *MALFORMED),
 )
 def error_object(history: History) -> Iterator[Verdict]:
@@ -113,13 +110,7 @@ def _error_problem(error: Any) -> str | None:
     return None
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#notifications",
-    "Send notifications without an id.",
-    moves=("call-with-progress", "listen"),
-)
+@stated_rule(moves=("call-with-progress", "listen"))
 def notification_without_id(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         method = event.message.get("method") if isinstance(event.message, dict) else None
@@ -127,14 +118,7 @@ def notification_without_id(history: History) -> Iterator[Verdict]:
             yield judged("id" not in event.message, event, f"{method} has an id")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#requests",
-    "Give each request an id that is a string or an integer.",
-    revisions=LEGACY,
-    moves=CALLS,
-)
+@stated_rule(revisions=LEGACY, moves=CALLS)
 def request_id_type(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         message = event.message
@@ -143,7 +127,7 @@ def request_id_type(history: History) -> Iterator[Verdict]:
             yield judged(is_request(message), event, f"the id of {method} is {json_type(message['id'])}")
 
 
-@rule("MUST", "server", "basic#requests", "Don't use a request's id twice in a session.", revisions=LEGACY, moves=CALLS)
+@stated_rule(moves=CALLS)
 def request_id_fresh(history: History) -> Iterator[Verdict]:
     for connection in history:
         used: set[tuple[type, Any]] = set()
@@ -159,12 +143,8 @@ def request_id_fresh(history: History) -> Iterator[Verdict]:
             used.add(key)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/mrtr",
-    "Send no requests; ask the client in the result of its own request.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Send no requests; ask the client in the result of its own request.",
     moves=(*CALLS, "call-with-capabilities"),
 )
 def sends_no_requests(history: History) -> Iterator[Verdict]:
@@ -178,11 +158,9 @@ def sends_no_requests(history: History) -> Iterator[Verdict]:
 # --- requests and their responses -------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#responses",
-    "Answer each request.",
+@stated_rule(
+    section="basic#responses",
+    sentence="Answer each request.",
     moves=(*CALLS, "unknown-method", "ping", "cancel-one-of-many", "unusual-request", *MALFORMED),
 )
 def request_answered(history: History) -> Iterator[Verdict]:
@@ -210,7 +188,9 @@ def _refused_by_http(connection: Connection, asked: RecordedRequest) -> bool:
     return exchange is not None and (exchange.status or 0) >= 400
 
 
-@rule("MUST", "server", "basic#responses", "Answer each request only once.", moves=(*CALLS, "cancel-open", "ping"))
+@stated_rule(
+    section="basic#responses", sentence="Answer each request only once.", moves=(*CALLS, "cancel-open", "ping")
+)
 def answered_once(history: History) -> Iterator[Verdict]:
     for connection in history:
         seen: dict[tuple[type, Any], int] = {}
@@ -234,11 +214,9 @@ def answered_once(history: History) -> Iterator[Verdict]:
                 yield judged(kept, event, f"the id {request_id!r} was asked {often}, and answered {seen[key]} times")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#responses",
-    "Give each response the id of its request, unless it could not be read.",
+@stated_rule(
+    section="basic#responses",
+    sentence="Give each response the id of its request, unless it could not be read.",
     moves=(*CALLS, "unknown-method", "another-connection", "batch", *MALFORMED),
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
@@ -289,13 +267,7 @@ def _is_safe(message: Any) -> bool:
     return isinstance(request_id, str) or request_id is None or (type(request_id) is int and abs(request_id) < 2**53)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#notifications",
-    "Don't answer notifications.",
-    moves=("unknown-notification", "cancel-finished", "cancel-unknown", "stray-response"),
-)
+@stated_rule(moves=("unknown-notification", "cancel-finished", "cancel-unknown", "stray-response"))
 def notification_unanswered(history: History) -> Iterator[Verdict]:
     for connection in history:
         # Only if nothing else was sent that could be meant by an error without an id.
@@ -380,12 +352,11 @@ def unknown_method_code(history: History) -> Iterator[Verdict]:
             yield judged(code == error_codes.METHOD_NOT_FOUND, answer, f"the code for {asked.method} is {code}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic#error-codes",
-    "Answer what is not JSON with -32700, and what is not a valid request with -32600.",
+@stated_rule(
+    level="SHOULD",
+    section="basic#error-codes",
     older="basic#messages",
+    sentence="Answer what is not JSON with -32700, and what is not a valid request with -32600.",
     moves=MALFORMED,
 )
 def malformed_code(history: History) -> Iterator[Verdict]:
@@ -458,13 +429,8 @@ ERRORS: Final = (
 )
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#error-codes",
-    "Don't send the codes of earlier revisions, -32002 and -32042.",
-    revisions=MODERN,
-    moves=(*ERRORS, "call-with-capabilities"),
+@stated_rule(
+    sentence="Don't send the codes of earlier revisions, -32002 and -32042.", moves=(*ERRORS, "call-with-capabilities")
 )
 def error_codes_retired(history: History) -> Iterator[Verdict]:
     retired = (error_codes.RESOURCE_NOT_FOUND_LEGACY, error_codes.URL_ELICITATION_REQUIRED)
@@ -479,12 +445,8 @@ _MCP_CODES: Final = {
 }
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#error-codes",
-    "Send only those codes from -32020 to -32099 that the specification defines, for what they mean.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Send only those codes from -32020 to -32099 that the specification defines, for what they mean.",
     moves=ERRORS,
 )
 def error_codes_reserved(history: History) -> Iterator[Verdict]:
@@ -516,28 +478,14 @@ def _supported(history: History) -> set[str]:
     return found
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic#error-codes",
-    "Don't use the codes from -32000 to -32019.",
-    revisions=MODERN,
-    moves=ERRORS,
-)
+@stated_rule(moves=ERRORS)
 def error_codes_legacy_range(history: History) -> Iterator[Verdict]:
     for _, event, code in _errors(history):
         if code != error_codes.RESOURCE_NOT_FOUND_LEGACY:
             yield judged(not -32019 <= code <= -32000, event, f"the code {code} is in the legacy range")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic#error-codes",
-    "Choose codes of one's own outside the range of JSON-RPC, -32768 to -32000.",
-    revisions=MODERN,
-    moves=ERRORS,
-)
+@stated_rule(moves=ERRORS)
 def error_codes_reserved_json_rpc(history: History) -> Iterator[Verdict]:
     for _, event, code in _errors(history):
         # The last range is left to implementations by JSON-RPC (section 5.1); what MCP says about it is in the rules
@@ -549,11 +497,9 @@ def error_codes_reserved_json_rpc(history: History) -> Iterator[Verdict]:
 # --- the schema -------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "schema",
-    "Give each result the form that the schema gives it.",
+@stated_rule(
+    section="schema",
+    sentence="Give each result the form that the schema gives it.",
     moves=(*CALLS, "complete", "ping", "discover", "subscribe", "set-level", "next-page"),
 )
 def result_valid(history: History) -> Iterator[Verdict]:
@@ -588,11 +534,11 @@ def _result_problem(connection: Connection, asked: RecordedRequest, result: Any)
     return flaw(spec.results[0], result, revision, "result")
 
 
-@rule(
-    "MUST",
-    "server",
-    "schema",
-    "Give each notification the form that the schema gives it.",
+@stated_rule(
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
+    section="schema",
+    older="",
+    sentence="Give each notification the form that the schema gives it.",
     moves=("call-with-progress", "call-with-logging", "listen", "subscribe"),
 )
 def notification_valid(history: History) -> Iterator[Verdict]:
@@ -601,12 +547,9 @@ def notification_valid(history: History) -> Iterator[Verdict]:
             yield from _message_problem(connection, event)
 
 
-@rule(
-    "MUST",
-    "server",
-    "schema",
-    "Give each request to the client the form that the schema gives it.",
-    revisions=LEGACY,
+@stated_rule(
+    section="schema",
+    sentence="Give each request to the client the form that the schema gives it.",
     moves=("call-tool", "call-with-capabilities"),
 )
 def request_valid(history: History) -> Iterator[Verdict]:
@@ -640,14 +583,7 @@ def _results(history: History) -> Iterator[tuple[Connection, Event, dict[str, An
                         yield connection, event, result
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#resulttype",
-    "Put a `resultType` into each result.",
-    revisions=MODERN,
-    moves=(*CALLS, "complete", "discover"),
-)
+@stated_rule(section="basic#resulttype", moves=(*CALLS, "complete", "discover"))
 def result_type_present(history: History) -> Iterator[Verdict]:
     for _, event, result in _results(history):
         kind = result.get("resultType")
@@ -655,12 +591,8 @@ def result_type_present(history: History) -> Iterator[Verdict]:
         yield judged(isinstance(kind, str), event, f"resultType must be a string, but is {shown}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#resulttype",
-    "Use only values of `resultType` that the core defines, or an extension that was declared.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Use only values of `resultType` that the core defines, or an extension that was declared.",
     moves=(*CALLS, "complete", "discover"),
 )
 def result_type_known(history: History) -> Iterator[Verdict]:
@@ -673,12 +605,8 @@ def result_type_known(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"the resultType {kind!r:.60} is unknown, and no extension was declared")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/versioning#extension-negotiation",
-    "Fall back to the core protocol, or refuse, if the client lacks an extension.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Fall back to the core protocol, or refuse, if the client lacks an extension.",
     moves=("call-tool", "call-with-capabilities", "list-all"),
 )
 def extension_fallback(history: History) -> Iterator[Verdict]:
@@ -711,13 +639,10 @@ def _metas(message: Any) -> Iterator[dict[str, Any]]:
             yield found
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#_meta",
-    "Build the keys of `_meta` from a name and perhaps a prefix, as the rules for both say.",
+@stated_rule(
+    since="2025-06-18",
     older="basic#_meta",
-    revisions=since("2025-06-18"),
+    sentence="Build the keys of `_meta` from a name and perhaps a prefix, as the rules for both say.",
     moves=CALLS,
 )
 def meta_keys_well_formed(history: History) -> Iterator[Verdict]:
@@ -731,14 +656,7 @@ def meta_keys_well_formed(history: History) -> Iterator[Verdict]:
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#_meta",
-    "Write trace context and baggage as W3C says.",
-    revisions=MODERN,
-    moves=("call-tool", "call-with-progress"),
-)
+@stated_rule(moves=("call-tool", "call-with-progress"))
 def trace_context_format(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         for found in _metas(event.message):
@@ -751,14 +669,7 @@ def trace_context_format(history: History) -> Iterator[Verdict]:
                     yield judged(isinstance(found[key], str), event, f"{key} must be a string")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic#_meta",
-    "Name the server's software in the `_meta` of each result.",
-    revisions=MODERN,
-    moves=(*CALLS, "discover"),
-)
+@stated_rule(moves=(*CALLS, "discover"))
 def server_info_sent(history: History) -> Iterator[Verdict]:
     for _, event, result in _results(history):
         found = result.get("_meta")

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from trio_mcp.conformance.rules.common import asked_about, code_of, declares, is_unknown
 from trio_mcp.conformance.rules.history import History
-from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, judged
 from trio_mcp.conformance.rules.resources import blocks_of, is_base64
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.types import error_codes
 
 __all__: list[str] = []
@@ -20,11 +21,9 @@ _MIME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/prompts#image-content",
-    "Send images and audio as Base64 with a MIME type; give embedded resources a URI, a MIME type, and text or Base64.",
+@stated_rule(
+    sentence="Send images and audio as Base64 with a MIME type; give embedded resources a URI, a MIME type, and "
+    "text or Base64.",
     moves=("get-prompt",),
 )
 def prompt_content_valid(history: History) -> Iterator[Verdict]:
@@ -63,11 +62,8 @@ def _is_mime(value: Any) -> bool:
     return isinstance(value, str) and _MIME.fullmatch(value) is not None
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/prompts#error-handling",
-    "Answer -32602 for a prompt that isn't there, or without an argument that it requires.",
+@stated_rule(
+    sentence="Answer -32602 for a prompt that isn't there, or without an argument that it requires.",
     moves=("get-unknown-prompt", "prompt-without-arguments"),
 )
 def prompt_errors(history: History) -> Iterator[Verdict]:

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from trio_mcp.conformance.rules.common import MODERN, answer_of, code_of, declares, lost, since
+from trio_mcp.conformance.rules.common import MODERN, answer_of, code_of, declares, lost
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.input_required import input_response_from_wire
@@ -93,12 +94,10 @@ def _questions(history: History, *methods: str) -> Iterator[ServerQuestion]:
 # --- what may be asked ------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#_meta",
-    "Ask a client only for what it has declared: sampling (with tools), elicitation or roots.",
+@stated_rule(
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
     older="basic/lifecycle#operation",
+    sentence="Ask a client only for what it has declared: sampling (with tools), elicitation or roots.",
     moves=MOVES,
 )
 def input_within_capabilities(history: History) -> Iterator[Verdict]:
@@ -109,14 +108,7 @@ def input_within_capabilities(history: History) -> Iterator[Verdict]:
         yield judged(declares(question.declared, needed), question.event, f"the client did not declare {needed}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/elicitation#capabilities",
-    "Ask a user only in a mode that the client has declared.",
-    revisions=since("2025-11-25"),
-    moves=MOVES,
-)
+@stated_rule(since="2025-11-25", moves=MOVES)
 def elicitation_within_modes(history: History) -> Iterator[Verdict]:
     for question in _questions(history, "elicitation/create"):
         modes = _object(question.declared.get("elicitation"))
@@ -125,12 +117,9 @@ def elicitation_within_modes(history: History) -> Iterator[Verdict]:
         yield judged(kept, question.event, f"the client did not declare the mode {question.mode!r:.40}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "client/sampling#capabilities",
-    "Ask for the context of servers in sampling only if the client has declared `sampling.context`.",
-    revisions=since("2025-11-25"),
+@stated_rule(
+    since="2025-11-25",
+    sentence="Ask for the context of servers in sampling only if the client has declared `sampling.context`.",
     moves=MOVES,
 )
 def sampling_context_declared(history: History) -> Iterator[Verdict]:
@@ -144,13 +133,11 @@ def sampling_context_declared(history: History) -> Iterator[Verdict]:
 # --- elicitation ------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/elicitation#elicitation-requests",
-    "Say in each elicitation why it is needed, and send a schema for a form, or a URL (in 2025-11-25 with an id).",
+@stated_rule(
+    since="2025-06-18",
     older="client/elicitation",
-    revisions=since("2025-06-18"),
+    sentence="Say in each elicitation why it is needed, and send a schema for a form, or a URL (in 2025-11-25 "
+    "with an id).",
     moves=MOVES,
 )
 def elicitation_shape(history: History) -> Iterator[Verdict]:
@@ -173,14 +160,7 @@ def _urls(history: History) -> Iterator[tuple[Event, str]]:
             yield question.event, question.params["url"]
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/elicitation#url-mode-elicitation-requests",
-    "Send a URL that is valid.",
-    revisions=since("2025-11-25"),
-    moves=MOVES,
-)
+@stated_rule(since="2025-11-25", moves=MOVES)
 def elicitation_url_valid(history: History) -> Iterator[Verdict]:
     for event, url in _urls(history):
         yield judged(_is_url(url), event, f"{url!r:.80} is not a URL")
@@ -196,14 +176,7 @@ def _is_url(url: str) -> bool:
     return bool(parts.scheme) and bool(parts.netloc or parts.path) and url.isprintable() and " " not in url
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "client/elicitation#safe-url-handling",
-    "Send HTTPS URLs, unless they are on this computer.",
-    revisions=since("2025-11-25"),
-    moves=MOVES,
-)
+@stated_rule(since="2025-11-25", moves=MOVES)
 def elicitation_https(history: History) -> Iterator[Verdict]:
     for event, url in _urls(history):
         if _is_url(url):
@@ -213,14 +186,7 @@ def elicitation_https(history: History) -> Iterator[Verdict]:
             yield judged(parts.scheme != "http" or parts.hostname in LOCAL, event, f"{url!r:.80} is not HTTPS")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "client/elicitation#safe-url-handling",
-    "Put no links into a form.",
-    revisions=since("2025-11-25"),
-    moves=MOVES,
-)
+@stated_rule(since="2025-11-25", moves=MOVES)
 def elicitation_no_links(history: History) -> Iterator[Verdict]:
     for question in _questions(history, "elicitation/create"):
         if question.mode == "form":
@@ -236,12 +202,9 @@ def elicitation_no_links(history: History) -> Iterator[Verdict]:
 _LINK: Final = re.compile(r"https?://\S")
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/elicitation#completion-notifications-for-url-mode-elicitation",
-    "Tell only the client that was asked that an elicitation is complete, and name its id.",
-    revisions=["2025-11-25"],
+@stated_rule(
+    since="2025-11-25",
+    sentence="Tell only the client that was asked that an elicitation is complete, and name its id.",
     moves=MOVES,
 )
 def elicitation_complete_known(history: History) -> Iterator[Verdict]:
@@ -263,12 +226,9 @@ def _required(asked: RecordedRequest) -> list[Any]:
     return found if code_of(asked) == URL_REQUIRED and isinstance(found, list) else []
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/elicitation#url-elicitation-required-error",
-    "List in error -32042 the elicitations that are needed: by URL, each with an id.",
-    revisions=["2025-11-25"],
+@stated_rule(
+    since="2025-11-25",
+    sentence="List in error -32042 the elicitations that are needed: by URL, each with an id.",
     moves=MOVES,
 )
 def url_required_error_shape(history: History) -> Iterator[Verdict]:
@@ -290,14 +250,7 @@ def _is_by_url(each: dict[str, Any]) -> bool:
 # --- sampling ---------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/sampling#messages",
-    "Give each message for sampling a role, user or assistant, and content.",
-    revisions=MODERN,
-    moves=MOVES,
-)
+@stated_rule(moves=MOVES)
 def sampling_message_shape(history: History) -> Iterator[Verdict]:
     for question in _questions(history, "sampling/createMessage"):
         wrong = [m for m in question.messages if m.get("role") not in ("user", "assistant") or "content" not in m]
@@ -310,12 +263,9 @@ def _blocks(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [block for block in map(_object, blocks) if block.get("type") == kind]
 
 
-@rule(
-    "MUST",
-    "server",
-    "client/sampling#tool-use-and-result-balance",
-    "Answer all uses of tools in the next message of sampling, with nothing beside the results.",
-    revisions=since("2025-11-25"),
+@stated_rule(
+    since="2025-11-25",
+    sentence="Answer all uses of tools in the next message of sampling, with nothing beside the results.",
     moves=MOVES,
 )
 def sampling_tool_balance(history: History) -> Iterator[Verdict]:
@@ -341,28 +291,14 @@ def sampling_tool_balance(history: History) -> Iterator[Verdict]:
 # --- rounds of input --------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/mrtr#server-requirements-basic-workflow",
-    "Put requests for input, a state, or both into a result that asks for input.",
-    revisions=MODERN,
-    moves=(*MOVES, *ROUNDS),
-)
+@stated_rule(moves=(*MOVES, *ROUNDS))
 def input_required_has_content(history: History) -> Iterator[Verdict]:
     for _, _, answer, result in _rounds(history):
         kept = result.get("inputRequests") is not None or result.get("requestState") is not None
         yield judged(kept, answer, "it has neither inputRequests nor requestState")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/mrtr#server-requirements-basic-workflow",
-    "Ask in a round only for elicitation, sampling or roots.",
-    revisions=MODERN,
-    moves=(*MOVES, *ROUNDS),
-)
+@stated_rule(moves=(*MOVES, *ROUNDS))
 def input_requests_known(history: History) -> Iterator[Verdict]:
     for _, _, answer, result in _rounds(history):
         for key, each in _object(result.get("inputRequests")).items():
@@ -370,14 +306,7 @@ def input_requests_known(history: History) -> Iterator[Verdict]:
             yield judged(method in NEEDED, answer, f"{key!r:.40} asks for {method!r:.60}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/mrtr#supported-requests",
-    "Ask for input only in response to tools/call, prompts/get and resources/read.",
-    revisions=MODERN,
-    moves=("list-all", "complete", "discover", *MOVES),
-)
+@stated_rule(moves=("list-all", "complete", "discover", *MOVES))
 def input_required_where_allowed(history: History) -> Iterator[Verdict]:
     for _, asked, answer, _ in _rounds(history):
         yield judged(asked.method in ASKING, answer, f"{asked.method} is answered with a request for input")
@@ -399,13 +328,8 @@ def _retries(history: History) -> Iterator[tuple[Connection, RecordedRequest, di
                 asking.append((asked.method, subject, asked.result))
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/mrtr#server-requirements-basic-workflow",
-    "Take a state for what an attacker may have written: answer even if it was changed.",
-    revisions=MODERN,
-    moves=ROUNDS,
+@stated_rule(
+    sentence="Take a state for what an attacker may have written: answer even if it was changed.", moves=ROUNDS
 )
 def request_state_tampering_survived(history: History) -> Iterator[Verdict]:
     for _, asked, before in _retries(history):
@@ -418,14 +342,7 @@ def request_state_tampering_survived(history: History) -> Iterator[Verdict]:
                 yield held(asked.answers[0])
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/mrtr#server-requirements-basic-workflow",
-    "Go on if the client brings no answers, or does not come back.",
-    revisions=MODERN,
-    moves=ROUNDS,
-)
+@stated_rule(sentence="Go on if the client brings no answers, or does not come back.", moves=ROUNDS)
 def unfulfilled_input_survived(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, _ in _rounds(history):
         place = connection.position(answer)
@@ -447,12 +364,8 @@ def _subject(asked: RecordedRequest) -> Any:
     return asked.params.get("name", asked.params.get("uri"))
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/patterns/mrtr#error-handling",
-    "Check the answers that a client brings: what does not fit its question is refused, or asked for again.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Check the answers that a client brings: what does not fit its question is refused, or asked for again.",
     moves=ROUNDS,
 )
 def bad_input_responses_refused(history: History) -> Iterator[Verdict]:
@@ -477,14 +390,7 @@ def _fits(question: Any, given: Any) -> bool:
     return True
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/patterns/mrtr#error-handling",
-    "Ask again for answers that are missing, rather than refuse.",
-    revisions=MODERN,
-    moves=ROUNDS,
-)
+@stated_rule(moves=ROUNDS)
 def missing_input_asked_again(history: History) -> Iterator[Verdict]:
     for _, asked, before in _retries(history):
         # With a changed state, it may be the state that is refused.
@@ -505,12 +411,8 @@ CACHED: Final = (
 )
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/utilities/caching#cacheable-results",
-    "Say with each result that may be cached how long, not negative, and for whom.",
-    revisions=MODERN,
+@stated_rule(
+    sentence="Say with each result that may be cached how long, not negative, and for whom.",
     moves=("list-all", "read-resource", "discover"),
 )
 def cache_hints_present(history: History) -> Iterator[Verdict]:
@@ -526,14 +428,7 @@ def cache_hints_present(history: History) -> Iterator[Verdict]:
             yield judged(kept, asked.answers[0], f"ttlMs is {ttl!r:.40}, and cacheScope {scope!r:.40}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/utilities/caching#interaction-with-pagination",
-    "Give all pages of a list the same cacheScope.",
-    revisions=MODERN,
-    moves=("list-all", "next-page"),
-)
+@stated_rule(sentence="Give all pages of a list the same cacheScope.", moves=("list-all", "next-page"))
 def cache_scope_same_on_pages(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests(*CACHED[1:5]):
         result, place = asked.result, connection.position(asked.event)

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.common import MODERN, asked_about, code_of, declares, is_unknown, since, until
+from trio_mcp.conformance.rules.common import asked_about, code_of, declares, is_unknown
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes
 from trio_mcp.uri_templates import UriTemplate
@@ -54,13 +55,7 @@ def _blobs(result: dict[str, Any] | None) -> Iterator[Any]:
             yield block["data"]
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/resources#security-considerations",
-    "Encode binary content as Base64.",
-    moves=(*READING, "call-tool", "get-prompt"),
-)
+@stated_rule(sentence="Encode binary content as Base64.", moves=(*READING, "call-tool", "get-prompt"))
 def blob_is_base64(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("resources/read", "tools/call", "prompts/get"):
         for blob in _blobs(asked.result):
@@ -75,14 +70,7 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'
 _COMMON: Final = ("file", "git", "http", "https")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/resources#custom-uri-schemes",
-    "Follow RFC 3986 in the URIs of resources.",
-    revisions=since("2025-06-18"),
-    moves=("list-all", "next-page"),
-)
+@stated_rule(since="2025-06-18", moves=("list-all", "next-page"))
 def resource_uri_valid(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("resources/list"):
         items = (asked.result or {}).get("resources")
@@ -136,27 +124,13 @@ def _not_found(asked: RecordedRequest, answer: Event, wanted: int) -> Verdict:
     return judged(code == wanted, answer, f"{uri!r:.60} does not exist, but was answered with {code}, not {wanted}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/resources#error-handling",
-    "Answer -32602 for a resource that doesn't exist, never empty contents.",
-    revisions=MODERN,
-    moves=UNKNOWN,
-)
+@stated_rule(sentence="Answer -32602 for a resource that doesn't exist, never empty contents.", moves=UNKNOWN)
 def resource_not_found(history: History) -> Iterator[Verdict]:
     for asked, answer in _missing(history):
         yield _not_found(asked, answer, error_codes.INVALID_PARAMS)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/resources#error-handling",
-    "Answer -32002 for a resource that isn't there.",
-    revisions=until("2025-11-25"),
-    moves=UNKNOWN,
-)
+@stated_rule(moves=UNKNOWN)
 def resource_not_found_code(history: History) -> Iterator[Verdict]:
     for asked, answer in _missing(history):
         # Most peers send -32602 in all revisions, the code of 2026-07-28. Until then the text names -32002, as a
@@ -164,13 +138,7 @@ def resource_not_found_code(history: History) -> Iterator[Verdict]:
         yield _not_found(asked, answer, error_codes.RESOURCE_NOT_FOUND_LEGACY)
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/resources#security-considerations",
-    "Check the URIs that clients ask for: what is not a URI names no resource.",
-    moves=("read-odd-uri",),
-)
+@stated_rule(moves=("read-odd-uri",))
 def malformed_uri_refused(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "resources/read"):
         uri = asked.params.get("uri")
@@ -195,14 +163,7 @@ def _matches(template: str, uri: str) -> bool:
 _PASSWD: Final = re.compile(r"^root:[^:\n]*:0:0:", re.MULTILINE)
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/resources#security-considerations",
-    "Let no `file://` URI climb out of what is served.",
-    revisions=MODERN,
-    moves=("read-odd-uri",),
-)
+@stated_rule(moves=("read-odd-uri",))
 def path_traversal_refused(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "resources/read"):
         uri = asked.params.get("uri")

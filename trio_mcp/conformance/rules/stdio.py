@@ -8,8 +8,8 @@ from typing import Final
 
 from trio_mcp.conformance.rules.history import Connection, History, is_notification, is_request, is_response
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
-from trio_mcp.types.versions import MODERN_REVISIONS
 
 LINES: Final = ("stdio", "tcp", "tls", "unix", "memory")
 """The transports that frame messages as over stdio."""
@@ -39,15 +39,7 @@ def _is_one(message: object) -> bool:
     return is_request(message) or is_notification(message) or is_response(message)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/transports/stdio",
-    "A server writes nothing but messages to its standard output.",
-    older="basic/transports#stdio",
-    transports=LINES,
-    moves=["call-tool", "list-all", "ping"],
-)
+@stated_rule(moves=["call-tool", "list-all", "ping"], transports=LINES)
 def stdout_clean(history: History) -> Iterator[Verdict]:
     """Judge each line."""
     for connection, event in _written(history):
@@ -55,14 +47,8 @@ def stdout_clean(history: History) -> Iterator[Verdict]:
         yield judged(_is_message(connection, event), event, f"it wrote {(text or b'')[:80]!r}, which is not a message")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/transports/stdio",
-    "There are no line breaks within a message.",
-    older="basic/transports#stdio",
-    transports=LINES,
-    moves=["call-tool", "list-all", "ping"],
+@stated_rule(
+    sentence="There are no line breaks within a message.", moves=["call-tool", "list-all", "ping"], transports=LINES
 )
 def one_message_a_line(history: History) -> Iterator[Verdict]:
     """Judge each message, and each run of lines that is a message only when they are taken together."""
@@ -96,14 +82,7 @@ def _is_json(text: bytes) -> bool:
         return False
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/transports#messages",
-    "Messages are UTF-8.",
-    older="basic/transports",
-    moves=["call-tool", "list-all"],
-)
+@stated_rule(sentence="Messages are UTF-8.", moves=["call-tool", "list-all"])
 def utf_8(history: History) -> Iterator[Verdict]:
     """Judge each message, and each text that is not JSON where a message should be."""
     for connection in history:
@@ -129,16 +108,7 @@ def _is_declared(connection: Connection, event: Event) -> bool:
     return kind in ("application/json", "text/event-stream")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/transports/stdio#shutdown",
-    "A server exits promptly when its standard input is closed.",
-    # Earlier revisions have a sentence about shutdown for the client only.
-    revisions=MODERN_REVISIONS,
-    transports=["stdio"],
-    moves=["close-input"],
-)
+@stated_rule(moves=["close-input"], transports=["stdio"])
 def stdin_close_exits(history: History) -> Iterator[Verdict]:
     """Judge each process whose input was closed first."""
     for connection in history:

@@ -22,6 +22,7 @@ from trio_mcp.conformance.rules.common import (
 )
 from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.stated import stated_rule
 
 __all__: list[str] = []
 
@@ -53,14 +54,7 @@ def _uris(filters: dict[str, Any]) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/subscriptions#acknowledgment",
-    "Acknowledge a subscription before anything else that carries its id.",
-    revisions=MODERN,
-    moves=LISTENING,
-)
+@stated_rule(moves=LISTENING)
 def listen_acknowledged_first(history: History) -> Iterator[Verdict]:
     for connection, asked in _listens(history):
         about = subscribed(connection, asked)
@@ -100,14 +94,7 @@ def acknowledged_within_request(history: History) -> Iterator[Verdict]:
             yield judged(not more, event, f"{', '.join(more[:3])} was not asked for")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/subscriptions#opening-a-stream",
-    "Send a subscription only the kinds of notification that it asked for.",
-    revisions=MODERN,
-    moves=LISTENING,
-)
+@stated_rule(moves=LISTENING)
 def listen_only_requested(history: History) -> Iterator[Verdict]:
     for connection, asked in _listens(history):
         wanted = _filter(asked)
@@ -126,14 +113,7 @@ def listen_only_requested(history: History) -> Iterator[Verdict]:
                 yield broken(event, "log messages don't belong on a subscription")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#_meta",
-    "Put the id of a subscription into each notification of it.",
-    revisions=MODERN,
-    moves=LISTENING,
-)
+@stated_rule(moves=LISTENING)
 def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not connection.modern:
@@ -197,14 +177,7 @@ def _ended_by_server(connection: Connection, asked: RecordedRequest) -> bool:
     return end is not None and end.facts.get("by") == "server" and not end.facts.get("cut") and not asked.answers
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/cancellation",
-    "Send `notifications/cancelled` for a subscription that the server ends, or at least its response.",
-    revisions=MODERN,
-    moves=LISTENING,
-)
+@stated_rule(moves=LISTENING)
 def listen_teardown_announced(history: History) -> Iterator[Verdict]:
     # One page demands the notification, another wants the response instead. A server that sends neither is at fault.
     for connection, asked in _listens(history):
@@ -219,14 +192,7 @@ def listen_teardown_announced(history: History) -> Iterator[Verdict]:
 _WITHOUT: Final = "the server ended a subscription without a word"
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/patterns/subscriptions#graceful-closure",
-    "End a subscription with a response to its request when the server ends it.",
-    revisions=MODERN,
-    moves=LISTENING,
-)
+@stated_rule(section="basic/patterns/subscriptions#graceful-closure", moves=LISTENING)
 def listen_ends_with_result(history: History) -> Iterator[Verdict]:
     for connection, asked in _listens(history):
         cancelled = [
@@ -250,11 +216,8 @@ _LISTED_CHANGES: Final = {
 }
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#list-changed-notification",
-    "Announce a changed list, if `listChanged` was declared, to clients that listen for it.",
+@stated_rule(
+    sentence="Announce a changed list, if `listChanged` was declared, to clients that listen for it.",
     moves=("list-twice", "listen", "call-tool"),
 )
 def list_change_announced(history: History) -> Iterator[Verdict]:

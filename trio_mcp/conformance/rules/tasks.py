@@ -22,8 +22,9 @@ from trio_mcp.conformance.rules.common import (
     pages,
 )
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.shape import flaw
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.rules.utilities import NO_CURSOR
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes, meta
@@ -41,7 +42,6 @@ ENDED: Final = ("completed", "failed", "cancelled")
 CALLS: Final = "tasks.requests.tools.call"
 ABOUT: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 
-SECTION: Final = "basic/utilities/tasks"
 RUN: Final = ("task-run", "task-cancelled")
 SHORTEST_ID: Final = 8
 """Characters of a task's id that can't be guessed, at least (chosen: 48 bits in base64)."""
@@ -141,14 +141,7 @@ def _support(connection: Connection, asked: RecordedRequest) -> str | None:
 # --- making them ------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#result-retrieval",
-    "Answer a request that became a task with `CreateTaskResult`.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_created(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         if connection.revision not in ONLY or not isinstance(asked.params.get("task"), dict) or asked.result is None:
@@ -163,14 +156,7 @@ def task_created(history: History) -> Iterator[Verdict]:
             yield judged(made, answer, "a tool was called as a task, and the result is not of a task")
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-status-lifecycle",
-    "Begin each task as working.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_begins_working(history: History) -> Iterator[Verdict]:
     for _, task in _tasks(history):
         if task.first.get("status") == "working":
@@ -179,14 +165,7 @@ def task_begins_working(history: History) -> Iterator[Verdict]:
             yield broken(task.made, f"a new task, never updated, has the status {task.first.get('status')!r}")
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-id-requirements",
-    "Give each task an id of its own.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_id_unique(history: History) -> Iterator[Verdict]:
     # On all connections together: ids are unique "among all tasks controlled by the receiver".
     seen: set[str] = set()
@@ -197,14 +176,7 @@ def task_id_unique(history: History) -> Iterator[Verdict]:
             seen.add(task["taskId"])
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-isolation-and-access-control",
-    "Make task ids that can't be guessed if tasks can't be bound to an authorization.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_id_unpredictable(history: History) -> Iterator[Verdict]:
     for _, tasks in itertools.groupby(_tasks(history), key=lambda each: each[0].number):
         before: _Task | None = None
@@ -232,12 +204,9 @@ def _is_next(one: str, other: str) -> bool:
     return one[: found.start()] == other[: following.start()] and int(following[0]) - int(found[0]) == 1
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#ttl-and-resource-management",
-    "Tell with each task when it was made and when it last changed, as ISO 8601, and for how long it is kept.",
-    revisions=ONLY,
+@stated_rule(
+    since="2025-11-25",
+    sentence="Tell with each task when it was made and when it last changed, as ISO 8601, and for how long it is kept.",
     moves=RUN,
 )
 def task_shape(history: History) -> Iterator[Verdict]:
@@ -277,26 +246,16 @@ def _is_time(value: Any) -> bool:
 # --- who may call what as a task ----------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#tool-level-negotiation",
-    "Answer -32601 if a tool that requires a task is called without one.",
-    revisions=ONLY,
+@stated_rule(
+    since="2025-11-25",
+    sentence="Answer -32601 if a tool that requires a task is called without one.",
     moves=["task-unsupported"],
 )
 def task_tool_support_enforced(history: History) -> Iterator[Verdict]:
     yield from _refused(history, "required", as_task=False)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    f"{SECTION}#tool-level-negotiation",
-    "Answer -32601 if a tool that allows no task is called as one.",
-    revisions=ONLY,
-    moves=["task-unsupported"],
-)
+@stated_rule(since="2025-11-25", moves=["task-unsupported"])
 def task_tool_forbidden_refused(history: History) -> Iterator[Verdict]:
     yield from _refused(history, "forbidden", as_task=True)
 
@@ -318,14 +277,7 @@ def _shown(asked: RecordedRequest) -> str:
     return f"the error {code_of(asked)}" if asked.error is not None else "a result"
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-support-and-handling",
-    "Ignore task metadata of requests for which no task support was declared.",
-    revisions=ONLY,
-    moves=["task-metadata"],
-)
+@stated_rule(since="2025-11-25", moves=["task-metadata"])
 def task_metadata_ignored(history: History) -> Iterator[Verdict]:
     plain: dict[tuple[int, str], RecordedRequest] = {}
     for connection, asked, answer in asked_about(history, "tools/call"):
@@ -355,14 +307,7 @@ def _refuses_task(asked: RecordedRequest) -> bool:
     )
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#capabilities",
-    "Declare the tasks capability when supporting tasks.",
-    revisions=ONLY,
-    moves=["task-metadata", *RUN],
-)
+@stated_rule(since="2025-11-25", moves=["task-metadata", *RUN])
 def task_capability_declared(history: History) -> Iterator[Verdict]:
     for connection in history:
         if connection.revision not in ONLY or connection.hello is None:
@@ -375,14 +320,7 @@ def task_capability_declared(history: History) -> Iterator[Verdict]:
 # --- what becomes of them -----------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-status-lifecycle",
-    "Never change the status of a task that has ended.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_transitions(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, task in _about(history, "tasks/get"):
         # Answers may overtake each other over HTTP, so only what was asked after the end had been seen counts.
@@ -391,14 +329,7 @@ def task_transitions(history: History) -> Iterator[Verdict]:
             yield judged(status == task.ended[1], answer, f"the task was {task.ended[1]}, and now it is {status}")
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-cancellation",
-    "Set a task to cancelled before answering its cancellation.",
-    revisions=ONLY,
-    moves=["task-cancelled"],
-)
+@stated_rule(since="2025-11-25", moves=["task-cancelled"])
 def task_cancelled(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, task in _about(history, "tasks/cancel"):
         # One that had ended before has a rule of its own.
@@ -407,14 +338,7 @@ def task_cancelled(history: History) -> Iterator[Verdict]:
             yield judged(status == "cancelled", answer, f"the task was cancelled, and its status is {status!r}")
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-cancellation",
-    "Answer -32602 when a task that has ended is to be cancelled.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_cancel_ended_refused(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, task in _about(history, "tasks/cancel"):
         # Without the capability the method need not exist, and -32601 is as right.
@@ -424,28 +348,14 @@ def task_cancel_ended_refused(history: History) -> Iterator[Verdict]:
             yield judged(code_of(asked) == error_codes.INVALID_PARAMS, answer, problem)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    f"{SECTION}#task-execution-errors",
-    "Explain a failed task in `statusMessage`.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_failure_explained(history: History) -> Iterator[Verdict]:
     for _, asked, answer, _ in _about(history, "tasks/get"):
         if asked.result is not None and asked.result.get("status") == "failed":
             yield judged(bool(asked.result.get("statusMessage")), answer, "a task has failed without a statusMessage")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    f"{SECTION}#input-required-status",
-    "Answer `tasks/get` without a stream.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_get_without_stream(history: History) -> Iterator[Verdict]:
     for connection, _, answer, _ in _about(history, "tasks/get"):
         # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two can show what
@@ -458,14 +368,7 @@ def task_get_without_stream(history: History) -> Iterator[Verdict]:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#result-retrieval",
-    "Hold back the answer to `tasks/result` until the task ends.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_result_blocks(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], Event] = {}
     for connection, asked, answer, task in _about(history, "tasks/result"):
@@ -479,14 +382,7 @@ def task_result_blocks(history: History) -> Iterator[Verdict]:
             yield judged(status in ENDED, answer, f"tasks/result was answered, and after that the task is {status}")
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#result-retrieval",
-    "Answer `tasks/result` with exactly what the request would have returned.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_result_final(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], dict[str, Any]] = {}
     for connection, asked, answer, task in _about(history, "tasks/result"):
@@ -507,14 +403,7 @@ def task_result_final(history: History) -> Iterator[Verdict]:
         yield judged(problem is None, answer, f"the result of a call as a task: {problem}")
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#related-task-metadata",
-    "Name the task in the `_meta` of the answer to `tasks/result`.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def related_task_present(history: History) -> Iterator[Verdict]:
     for _, asked, answer, task in _about(history, "tasks/result"):
         if asked.result is not None:
@@ -523,12 +412,10 @@ def related_task_present(history: History) -> Iterator[Verdict]:
             yield judged(named_task == task.id, answer, problem)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    f"{SECTION}#associating-task-related-messages",
-    "Don't name the task in the `_meta` of what contains its id: status notifications, results of requests about it.",
-    revisions=ONLY,
+@stated_rule(
+    since="2025-11-25",
+    sentence="Don't name the task in the `_meta` of what contains its id: status notifications, results of "
+    "requests about it.",
     moves=[*RUN, "task-list"],
 )
 def related_task_absent(history: History) -> Iterator[Verdict]:
@@ -549,12 +436,9 @@ def _related(holder: Any) -> Any:
     return entry.get("taskId") if isinstance(entry, dict) else entry
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#associating-task-related-messages",
-    "Go by the parameter `taskId` in requests about a task, and not by a task that their `_meta` names.",
-    revisions=ONLY,
+@stated_rule(
+    since="2025-11-25",
+    sentence="Go by the parameter `taskId` in requests about a task, and not by a task that their `_meta` names.",
     moves=["task-misled"],
 )
 def task_id_parameter_wins(history: History) -> Iterator[Verdict]:
@@ -566,12 +450,9 @@ def task_id_parameter_wins(history: History) -> Iterator[Verdict]:
             yield judged(got == task.id or asked.result is None, answer, problem)
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#protocol-errors",
-    "Answer -32602 for a task, or a cursor of the list of tasks, that doesn't exist.",
-    revisions=ONLY,
+@stated_rule(
+    since="2025-11-25",
+    sentence="Answer -32602 for a task, or a cursor of the list of tasks, that doesn't exist.",
     moves=["task-unknown"],
 )
 def task_errors(history: History) -> Iterator[Verdict]:
@@ -589,13 +470,8 @@ def task_errors(history: History) -> Iterator[Verdict]:
 # --- the list, and progress ---------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    f"{SECTION}#task-listing",
-    "List every task that can be fetched, in pages if need be.",
-    revisions=ONLY,
-    moves=["task-list"],
+@stated_rule(
+    since="2025-11-25", sentence="List every task that can be fetched, in pages if need be.", moves=["task-list"]
 )
 def task_listed(history: History) -> Iterator[Verdict]:
     gets = [*_about(history, "tasks/get")]
@@ -615,14 +491,7 @@ def task_listed(history: History) -> Iterator[Verdict]:
                     yield judged(task.id in listed, last, f"the task {task.id!r} can be fetched, but is not listed")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/utilities/progress#behavior-requirements",
-    "Report no progress of a task that has ended.",
-    revisions=ONLY,
-    moves=RUN,
-)
+@stated_rule(since="2025-11-25", moves=RUN)
 def task_progress_ends(history: History) -> Iterator[Verdict]:
     for connection, task in _tasks(history):
         # Over HTTP, progress and the answer that shows the end come on different streams, and may pass each other.
@@ -633,12 +502,9 @@ def task_progress_ends(history: History) -> Iterator[Verdict]:
         yield Verdict(late[0] if late else task.ended[0], "progress of a task after it has ended" if late else None)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/utilities/progress#behavior-requirements",
-    "Report a task's progress under the token of the request that made it, until the task ends.",
-    revisions=ONLY,
+@stated_rule(
+    since="2025-11-25",
+    sentence="Report a task's progress under the token of the request that made it, until the task ends.",
     moves=RUN,
 )
 def task_progress_token(history: History) -> Iterator[Verdict]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.common import (
-    MODERN,
     asked_about,
     code_of,
     declares,
@@ -16,10 +15,10 @@ from trio_mcp.conformance.rules.common import (
     named,
     pages,
     schema_problem,
-    since,
 )
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.schema.validator import DIALECTS
 from trio_mcp.types import error_codes
@@ -41,14 +40,7 @@ def _listed(history: History) -> Iterator[tuple[Connection, Event, dict[str, Any
                 yield connection, asked.answers[0], item
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#tool",
-    "Give each tool an input schema that is a JSON Schema object.",
-    revisions=since("2025-11-25"),
-    moves=LISTING,
-)
+@stated_rule(since="2025-11-25", moves=LISTING)
 def tool_input_schema_valid(history: History) -> Iterator[Verdict]:
     for _, event, tool in _listed(history):
         schema = tool.get("inputSchema")
@@ -56,14 +48,7 @@ def tool_input_schema_valid(history: History) -> Iterator[Verdict]:
         yield judged(kept, event, f"the inputSchema of {tool.get('name')!r:.60} is not an object")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic#schema-validation",
-    "Send schemas that are valid in their dialect.",
-    revisions=since("2025-11-25"),
-    moves=LISTING,
-)
+@stated_rule(since="2025-11-25", moves=LISTING)
 def schemas_valid(history: History) -> Iterator[Verdict]:
     for _, event, tool in _listed(history):
         for key in ("inputSchema", "outputSchema"):
@@ -90,14 +75,7 @@ def _schema_fault(schema: dict[str, Any]) -> str:
     return ""
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic#schema-dialect",
-    "Write schemas in JSON Schema 2020-12.",
-    revisions=since("2025-11-25"),
-    moves=LISTING,
-)
+@stated_rule(since="2025-11-25", moves=LISTING)
 def schemas_in_2020_12(history: History) -> Iterator[Verdict]:
     for _, event, tool in _listed(history):
         for key in ("inputSchema", "outputSchema"):
@@ -113,12 +91,9 @@ def schemas_in_2020_12(history: History) -> Iterator[Verdict]:
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#tool-names",
-    "Build tool names from 1 to 128 ASCII letters, digits, `_`, `-` and `.`.",
-    revisions=since("2025-11-25"),
+@stated_rule(
+    since="2025-11-25",
+    sentence="Build tool names from 1 to 128 ASCII letters, digits, `_`, `-` and `.`.",
     moves=LISTING,
 )
 def tool_name_format(history: History) -> Iterator[Verdict]:
@@ -129,14 +104,7 @@ def tool_name_format(history: History) -> Iterator[Verdict]:
             yield judged(_NAME.fullmatch(name) is not None, event, f"the tool name {shown} is not of that form")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#tool-names",
-    "Offer no two tools of one name.",
-    revisions=since("2025-11-25"),
-    moves=LISTING,
-)
+@stated_rule(since="2025-11-25", moves=LISTING)
 def tool_names_unique(history: History) -> Iterator[Verdict]:
     for connection in history:
         for chain in pages(connection, "tools/list"):
@@ -146,14 +114,7 @@ def tool_names_unique(history: History) -> Iterator[Verdict]:
                 yield judged(not twice, page.answers[0], f"two tools are called {', '.join(twice[:3])}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#capabilities",
-    "List unchanged tools in the same order each time.",
-    revisions=MODERN,
-    moves=("list-twice", "list-all", "list-everywhere"),
-)
+@stated_rule(moves=("list-twice", "list-all", "list-everywhere"))
 def list_order_stable(history: History) -> Iterator[Verdict]:
     last: dict[Any, list[str]] = {}
     for _, asked, answer in asked_about(history, "tools/list"):
@@ -170,14 +131,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A field name (RFC 9110, section 5.6.2)."""
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#x-mcp-header",
-    "Annotate arguments with `x-mcp-header` as the rules for it say.",
-    revisions=MODERN,
-    moves=LISTING,
-)
+@stated_rule(sentence="Annotate arguments with `x-mcp-header` as the rules for it say.", moves=LISTING)
 def header_annotation_valid(history: History) -> Iterator[Verdict]:
     for _, event, tool in _listed(history):
         schema = tool.get("inputSchema")
@@ -253,11 +207,8 @@ def _is_final(result: dict[str, Any] | None) -> bool:
     return result is not None and result.get("resultType", "complete") == "complete"
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#security-considerations",
-    "Check the arguments of a tool call: don't serve what the tool's input schema forbids.",
+@stated_rule(
+    sentence="Check the arguments of a tool call: don't serve what the tool's input schema forbids.",
     moves=("call-near-valid",),
 )
 def tool_arguments_validated(history: History) -> Iterator[Verdict]:
@@ -289,14 +240,7 @@ def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
     )
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#error-handling",
-    "Report invalid arguments in the result, with `isError`, so that a model sees them.",
-    revisions=since("2025-11-25"),
-    moves=("call-near-valid",),
-)
+@stated_rule(since="2025-11-25", section="server/tools#error-handling", moves=("call-near-valid",))
 def tool_errors_in_result(history: History) -> Iterator[Verdict]:
     for asked, answer, tool in _called(history):
         # In a retry -32602 may be about the state or the answers.
@@ -340,14 +284,7 @@ def unknown_tool_code(history: History) -> Iterator[Verdict]:
             yield judged(kept, answer, f"an unknown tool was answered with {code_of(asked)}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#tool-names",
-    "Treat tool names that differ in case as different names.",
-    revisions=since("2025-11-25"),
-    moves=("call-in-other-case",),
-)
+@stated_rule(since="2025-11-25", moves=("call-in-other-case",))
 def tool_name_case_sensitive(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         name = str(asked.params.get("name"))
@@ -362,14 +299,7 @@ def tool_name_case_sensitive(history: History) -> Iterator[Verdict]:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/tools#output-schema",
-    "Return structured content that fits the tool's output schema.",
-    revisions=since("2025-06-18"),
-    moves=CALLING,
-)
+@stated_rule(since="2025-06-18", moves=CALLING)
 def structured_content_conforms(history: History) -> Iterator[Verdict]:
     for asked, answer, tool in _called(history):
         result, schema = asked.result, tool.get("outputSchema")
@@ -383,14 +313,7 @@ def structured_content_conforms(history: History) -> Iterator[Verdict]:
         yield judged(problem is None, answer, f"the structuredContent of {asked.params['name']}: {problem}")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#structured-content",
-    "Repeat structured content as JSON text, for older clients.",
-    revisions=since("2025-06-18"),
-    moves=CALLING,
-)
+@stated_rule(since="2025-06-18", moves=CALLING)
 def structured_content_as_text(history: History) -> Iterator[Verdict]:
     for _, asked, answer in asked_about(history, "tools/call"):
         result = asked.result
@@ -426,14 +349,7 @@ def _holds(text: str, value: Any) -> bool:
         return False
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#embedded-resources",
-    "Declare the resources capability if tools embed resources.",
-    revisions=since("2025-06-18"),
-    moves=CALLING,
-)
+@stated_rule(since="2025-06-18", moves=CALLING)
 def embedded_resource_capability(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         blocks = (asked.result or {}).get("content")

@@ -21,13 +21,13 @@ from trio_mcp.conformance.rules.common import (
     named,
     notifications,
     pages,
-    since,
     subscribed,
     subscription_of,
     survived,
 )
 from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes, meta
 
@@ -63,14 +63,7 @@ def _of_subscription(connection: Connection, asked: RecordedRequest) -> list[Eve
     return subscribed(connection, asked) if asked.method == "subscriptions/listen" else []
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/patterns/cancellation#behavior-requirements",
-    "Send no response to a request once it is cancelled.",
-    older="basic/utilities/cancellation#behavior-requirements",
-    moves=CANCELS,
-)
+@stated_rule(sentence="Send no response to a request once it is cancelled.", moves=CANCELS)
 def cancelled_unanswered(history: History) -> Iterator[Verdict]:
     for connection in history:
         quickest = _durations(connection)
@@ -110,14 +103,7 @@ def _durations(connection: Connection) -> dict[tuple[str, str], float]:
     return {what: took for what, took in found.items() if took >= 0.5}
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/transports/stdio#cancellation",
-    "Over stdio, send nothing more for a request once it is cancelled.",
-    revisions=MODERN,
-    moves=(*CANCELS, "listen"),
-)
+@stated_rule(sentence="Over stdio, send nothing more for a request once it is cancelled.", moves=(*CANCELS, "listen"))
 def nothing_after_cancel(history: History) -> Iterator[Verdict]:
     for connection in history:
         # The section is about stdio; the other links differ from it only in what carries the messages.
@@ -130,14 +116,7 @@ def nothing_after_cancel(history: History) -> Iterator[Verdict]:
                     yield held(connection.events[known])
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/cancellation#timing-considerations",
-    "Cope with cancellations and responses that cross.",
-    older="basic/utilities/cancellation#timing-considerations",
-    moves=("cancel-finished", *CANCELS),
-)
+@stated_rule(moves=("cancel-finished", *CANCELS))
 def cancel_races_survived(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not is_ordered(connection):
@@ -160,12 +139,8 @@ def _cancelled(connection: Connection, event: Event) -> RecordedRequest | None:
     return None
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "basic/patterns/cancellation#error-handling",
-    "Ignore cancellations that are malformed, or of requests that are unknown or finished.",
-    older="basic/utilities/cancellation#error-handling",
+@stated_rule(
+    sentence="Ignore cancellations that are malformed, or of requests that are unknown or finished.",
     moves=("cancel-unknown", "cancel-malformed", "cancel-finished"),
 )
 def bad_cancel_ignored(history: History) -> Iterator[Verdict]:
@@ -177,14 +152,7 @@ def bad_cancel_ignored(history: History) -> Iterator[Verdict]:
                     yield from survived(connection, event)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/cancellation#behavior-requirements",
-    "Cancel nothing but subscriptions.",
-    revisions=MODERN,
-    moves=("call-tool", "cancel-open", "listen"),
-)
+@stated_rule(sentence="Cancel nothing but subscriptions.", moves=("call-tool", "cancel-open", "listen"))
 def server_cancels_listen_only(history: History) -> Iterator[Verdict]:
     for connection in history:
         listens = {(type(a.id), a.id) for a in connection.requests if a.method == "subscriptions/listen"}
@@ -196,13 +164,8 @@ def server_cancels_listen_only(history: History) -> Iterator[Verdict]:
             yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/utilities/cancellation#behavior-requirements",
-    "Cancel only requests that the server sent itself.",
-    revisions=LEGACY,
-    moves=("call-tool", "cancel-open"),
+@stated_rule(
+    revisions=LEGACY, sentence="Cancel only requests that the server sent itself.", moves=("call-tool", "cancel-open")
 )
 def cancel_known_request(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -217,12 +180,10 @@ def cancel_known_request(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"the server sent no request with the id {found!r:.60}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/utilities/cancellation#behavior-requirements",
-    "Cancel a request only while it is open.",
+@stated_rule(
+    level="MUST",
     revisions=LEGACY,
+    section="basic/utilities/cancellation#behavior-requirements",
     moves=("call-tool", "cancel-open"),
 )
 def cancel_open_request(history: History) -> Iterator[Verdict]:
@@ -241,12 +202,10 @@ def cancel_open_request(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"{asked.method} (id {found!r:.60}) was answered already")
 
 
-@rule(
-    "MUST",
-    "server",
-    "schema#cancellednotificationparams",
-    "Name the request in a cancellation.",
-    older="schema#cancellednotificationparams-requestid",
+@stated_rule(
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
+    section="schema#cancellednotificationparams",
+    sentence="Name the request in a cancellation.",
     moves=("call-tool", "cancel-open", "listen"),
 )
 def cancel_names_request(history: History) -> Iterator[Verdict]:
@@ -276,14 +235,7 @@ def _progress(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
             yield event, params
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/progress#behavior-requirements",
-    "Report progress only for tokens that a request gave.",
-    older="basic/utilities/progress#behavior-requirements",
-    moves=(*PROGRESS, "another-connection"),
-)
+@stated_rule(sentence="Report progress only for tokens that a request gave.", moves=(*PROGRESS, "another-connection"))
 def progress_token_known(history: History) -> Iterator[Verdict]:
     for connection in history:
         # What can't be read as JSON here may be read elsewhere, with a token in it.
@@ -298,14 +250,7 @@ def progress_token_known(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"no request gave the token {token!r:.60}{more}")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/progress#progress-flow",
-    "Use strings or integers as progress tokens.",
-    older="basic/utilities/progress#progress-flow",
-    moves=PROGRESS,
-)
+@stated_rule(moves=PROGRESS)
 def progress_token_type(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event, params in _progress(connection):
@@ -314,14 +259,7 @@ def progress_token_type(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"the token {token!r:.60} is neither a string nor an integer")
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/progress#implementation-notes",
-    "Report no progress after the end.",
-    older="basic/utilities/progress#implementation-notes",
-    moves=PROGRESS,
-)
+@stated_rule(moves=PROGRESS)
 def no_progress_after_end(history: History) -> Iterator[Verdict]:
     for connection in history:
         for asked in connection.requests:
@@ -348,14 +286,7 @@ def _in_order(connection: Connection, one: Event, other: Event) -> bool:
     return is_ordered(connection) or (one.exchange is not None and one.exchange == other.exchange)
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/patterns/progress#progress-flow",
-    "Report more progress each time, even if the total isn't known.",
-    older="basic/utilities/progress#progress-flow",
-    moves=PROGRESS,
-)
+@stated_rule(moves=PROGRESS)
 def progress_increases(history: History) -> Iterator[Verdict]:
     for connection in history:
         for asked in connection.requests:
@@ -380,14 +311,7 @@ PROMPTLY: Final = 5.0
 """Seconds within which a ping must be answered. Chosen: "promptly" says no number, but this is surely too long."""
 
 
-@rule(
-    "MUST",
-    "server",
-    "basic/utilities/ping#behavior-requirements",
-    "Answer a ping soon, with an empty result.",
-    revisions=LEGACY,
-    moves=("ping", "calls-at-once"),
-)
+@stated_rule(moves=("ping", "calls-at-once"))
 def ping_answered(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests("ping"):
         if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1 or connection.hello is None:
@@ -450,14 +374,7 @@ def log_level_respected(history: History) -> Iterator[Verdict]:
                     yield judged(kept, event, f"the level is {level}, but {least} was set")
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/utilities/logging#per-request-log-level",
-    "Send log messages only for requests that ask for a level, of that level or above.",
-    revisions=MODERN,
-    moves=("call-with-logging", "call-tool", "calls-at-once"),
-)
+@stated_rule(moves=("call-with-logging", "call-tool", "calls-at-once"))
 def log_only_on_request(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event, level in _logged(connection):
@@ -485,14 +402,7 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
             yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
 
 
-@rule(
-    "MUST",
-    "server",
-    "server/utilities/logging#per-request-log-level",
-    "Send log messages only on the stream of the request that asked for them.",
-    revisions=MODERN,
-    moves=("call-with-logging", "listen"),
-)
+@stated_rule(moves=("call-with-logging", "listen"))
 def log_on_own_stream(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event, _ in _logged(connection):
@@ -506,11 +416,10 @@ def log_on_own_stream(history: History) -> Iterator[Verdict]:
                 yield held(event)
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/utilities/logging#error-handling",
-    "Answer -32602 for a log level that doesn't exist.",
+@stated_rule(
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
+    section="server/utilities/logging#error-handling",
+    older="",
     moves=("bad-log-level",),
 )
 def log_level_errors(history: History) -> Iterator[Verdict]:
@@ -546,12 +455,9 @@ def completion_at_most_100(history: History) -> Iterator[Verdict]:
             yield judged(len(values) <= 100, asked.answers[0], f"the completion has {len(values)} values")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/utilities/completion#error-handling",
-    "Answer -32602 for completion of an unknown prompt, and -32601 if completion isn't offered.",
-    revisions=since("2025-03-26"),
+@stated_rule(
+    since="2025-03-26",
+    sentence="Answer -32602 for completion of an unknown prompt, and -32601 if completion isn't offered.",
     moves=("complete-unknown",),
 )
 def completion_errors(history: History) -> Iterator[Verdict]:
@@ -572,13 +478,7 @@ def completion_errors(history: History) -> Iterator[Verdict]:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/utilities/pagination#error-handling",
-    "Answer -32602 for an invalid cursor.",
-    moves=("garbage-cursor",),
-)
+@stated_rule(moves=("garbage-cursor",))
 def bad_cursor_refused(history: History) -> Iterator[Verdict]:
     given = {
         (asked.method, (asked.result or {}).get("nextCursor"))
@@ -597,13 +497,7 @@ def bad_cursor_refused(history: History) -> Iterator[Verdict]:
                 yield judged(kept, answer, f"the cursor {cursor!r:.60} was answered with {shown}, not -32602")
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/utilities/pagination#implementation-guidelines",
-    "Keep cursors stable: the pages of a list that does not change don't overlap.",
-    moves=("next-page", "list-all"),
-)
+@stated_rule(moves=("next-page", "list-all"))
 def cursors_stable(history: History) -> Iterator[Verdict]:
     for connection in history:
         for method, (field, key) in LISTS.items():

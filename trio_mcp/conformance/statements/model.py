@@ -33,7 +33,7 @@ AUTHORIZATION = "authorization"
 
 UNCHECKED = "unchecked"
 SPECIFICATION = "https://modelcontextprotocol.io/specification"
-TITLE = re.compile(r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,-]+)")
+TITLE = re.compile(r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,*-]+)")
 PLACE = re.compile(r"(?P<revisions>20[\d -]+) (?P<section>\S+) (?P<hash>[0-9a-f]{8})")
 
 
@@ -71,6 +71,7 @@ class Statement:
         places: Where it is written.
         rules: The ids of the rules that check it.
         reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if it can be observed.
+        owns: Those of the rules that other statements name, too, but that take their sentence from this one.
     """
 
     text: str
@@ -79,6 +80,7 @@ class Statement:
     places: tuple[Location, ...]
     rules: tuple[str, ...]
     reason: str
+    owns: tuple[str, ...] = ()
 
     @property
     def observable(self) -> bool:
@@ -101,7 +103,10 @@ def statements() -> tuple[Statement, ...]:
 
 
 def _read(text: str, name: str) -> Iterator[Statement]:
-    """Read a table: for each statement its text, below keyword, whom it binds and what checks it, then its places."""
+    """Read a table: for each statement its text, below keyword, whom it binds and what checks it, then its places.
+
+    A star behind a rule marks the statement that it takes its sentence from, where several name it.
+    """
     for row in text.strip().split("\n\n"):
         words, title, *where = row.splitlines()
         parsed = TITLE.fullmatch(title.strip())
@@ -110,11 +115,13 @@ def _read(text: str, name: str) -> Iterator[Statement]:
             raise ValueError(f"{name} has a malformed row: {row}")
         status = parsed["status"]
         reason = status if status in NOT_OBSERVABLE or status == AUTHORIZATION else ""
+        names = [] if reason or status == UNCHECKED else status.split(",")
         yield Statement(
             text=words,
             keyword=cast("Keyword", parsed["keyword"]),
             binds=cast("Binds", parsed["binds"]),
             places=tuple(Location(r, p["section"], p["hash"]) for p in places if p for r in p["revisions"].split()),
-            rules=() if reason or status == UNCHECKED else tuple(status.split(",")),
+            rules=tuple(name.removesuffix("*") for name in names),
             reason=reason,
+            owns=tuple(name.removesuffix("*") for name in names if name.endswith("*")),
         )

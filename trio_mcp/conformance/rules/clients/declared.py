@@ -11,16 +11,16 @@ import attrs
 from trio_mcp.conformance.rules.clients.shared import legacy, retries
 from trio_mcp.conformance.rules.common import is_ordered
 from trio_mcp.conformance.rules.history import History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.jsonrpc.messages import is_request_id
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS
 
 NEEDED: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 """The capability that a question needs, by its method."""
-MODES_SINCE: Final = [revision for revision in REVISIONS if revision >= "2025-11-25"]
 LONGEST_TOKEN: Final = 128
 """Characters; chosen: far more than a token of any model has."""
 
@@ -77,12 +77,7 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/elicitation#capabilities",
-    "A client that supports sampling, elicitation or roots declares it.",
-)
+@stated_rule(sentence="A client that supports sampling, elicitation or roots declares it.")
 def client_capabilities_declared(history: History) -> Iterator[Verdict]:
     """Judge each reply: who gives a result supports it."""
     for reply in replies(history):
@@ -91,13 +86,7 @@ def client_capabilities_declared(history: History) -> Iterator[Verdict]:
         yield judged(kept, reply.event, f"it answers {reply.method}, which it does not declare")
 
 
-@rule(
-    "MUST",
-    "client",
-    "schema#createmessagerequestparams-tools",
-    "A client refuses sampling with tools unless it has declared `sampling.tools`.",
-    revisions=MODES_SINCE,
-)
+@stated_rule(since="2025-11-25")
 def sampling_tools_refused(history: History) -> Iterator[Verdict]:
     """Judge the replies to sampling with tools, or with a choice of tools."""
     for reply in replies(history, "sampling/createMessage"):
@@ -107,14 +96,7 @@ def sampling_tools_refused(history: History) -> Iterator[Verdict]:
             yield judged(reply.result is None, reply.event, "it takes tools for sampling, which it does not declare")
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/elicitation#error-handling",
-    "A client answers -32602 to an elicitation in a mode that it has not declared.",
-    # 2026-07-28 dropped the sentence: what a retry brings for a question can't be an error.
-    revisions=["2025-11-25"],
-)
+@stated_rule(since="2025-11-25")
 def elicitation_mode_refused(history: History) -> Iterator[Verdict]:
     """Judge the replies to elicitations by clients that have declared another mode."""
     for reply in replies(history, "elicitation/create"):
@@ -124,12 +106,9 @@ def elicitation_mode_refused(history: History) -> Iterator[Verdict]:
             yield judged(kept, reply.event, f"the mode {reply.params.get('mode', 'form')!r} is not refused with -32602")
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/elicitation#capabilities",
-    "A client supports each mode of elicitation that it has declared; a request without a mode is for a form.",
-    revisions=MODES_SINCE,
+@stated_rule(
+    since="2025-11-25",
+    sentence="A client supports each mode of elicitation that it has declared; a request without a mode is for a form.",
 )
 def elicitation_mode_supported(history: History) -> Iterator[Verdict]:
     """Judge the replies to elicitations in declared modes, by whether they say that this can't be asked."""
@@ -147,12 +126,9 @@ def _has_mode(reply: QuestionReply) -> bool:
     return reply.declares("elicitation", str(mode)) if named else mode == "form"
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/sampling#tool-choice-modes",
-    "The model uses a tool if the server requires one, and no tool if the server wants none.",
-    revisions=MODES_SINCE,
+@stated_rule(
+    since="2025-11-25",
+    sentence="The model uses a tool if the server requires one, and no tool if the server wants none.",
 )
 def tool_choice_respected(history: History) -> Iterator[Verdict]:
     """Judge the results of sampling with a choice of tools."""
@@ -167,13 +143,7 @@ def tool_choice_respected(history: History) -> Iterator[Verdict]:
             yield judged(uses == (mode == "required"), reply.event, f"{problem}, though toolChoice is {mode}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/sampling#sampling-parameters",
-    "A client keeps to `maxTokens`.",
-    revisions=["2026-07-28"],
-)
+@stated_rule()
 def max_tokens_respected(history: History) -> Iterator[Verdict]:
     """Judge texts that have more characters than any model's tokens could hold."""
     for reply in replies(history, "sampling/createMessage"):
@@ -183,13 +153,7 @@ def max_tokens_respected(history: History) -> Iterator[Verdict]:
             yield judged(kept, reply.event, f"{len(text)} characters are more than {limit} tokens")
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/roots#root-list-changes",
-    "A client that declares it announces when its roots have changed.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule()
 def roots_change_announced(history: History) -> Iterator[Verdict]:
     """Judge each list of roots after the first: if it differs, the change was announced in between, or right after."""
     for connection in legacy(history):
@@ -208,12 +172,11 @@ def roots_change_announced(history: History) -> Iterator[Verdict]:
 CHANGED: Final = "notifications/roots/list_changed"
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/utilities/progress#behavior-requirements",
-    "A client reports progress only of what the server has asked with a token and not got yet, and more each time.",
+@stated_rule(
+    who="client",
     revisions=LEGACY_REVISIONS,
+    sentence="A client reports progress only of what the server has asked with a token and not got yet, and more "
+    "each time.",
 )
 def client_progress_known(history: History) -> Iterator[Verdict]:
     """Judge each progress notification of the client."""

@@ -7,11 +7,9 @@ from typing import Any
 
 from trio_mcp.conformance.rules.clients.declared import replies
 from trio_mcp.conformance.rules.history import History
-from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
-from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
-
-ICONS_SINCE = [revision for revision in REVISIONS if revision >= "2025-11-25"]
 
 
 def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, Event]]:
@@ -38,13 +36,7 @@ def _urls(value: Any, kind: str) -> Iterator[str]:
             yield from _urls(item, kind)
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#icons",
-    "A client loads icons only over HTTPS or from `data:`.",
-    revisions=ICONS_SINCE,
-)
+@stated_rule(since="2025-11-25", sentence="A client loads icons only over HTTPS or from `data:`.")
 def icon_fetch_safe(history: History) -> Iterator[Verdict]:
     """Judge each icon with an `http:` URL at the kit's own server."""
     for url, fetch, event in _fetched(history, "src"):
@@ -59,7 +51,7 @@ def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
             yield mark, marks[at + 1 :]
 
 
-@rule("MUST", "client", "basic#icons", "A client loads icons without credentials or cookies.", revisions=ICONS_SINCE)
+@stated_rule(since="2025-11-25")
 def icon_without_credentials(history: History) -> Iterator[Verdict]:
     """Judge each icon that was loaded."""
     for mark, _ in _marks(history):
@@ -70,7 +62,7 @@ def icon_without_credentials(history: History) -> Iterator[Verdict]:
             yield judged(not secret, mark, f"it sends {secret}")
 
 
-@rule("MUST", "client", "basic#icons", "A client loads icons from the server's origin only.", revisions=ICONS_SINCE)
+@stated_rule(since="2025-11-25")
 def icon_origin_checked(history: History) -> Iterator[Verdict]:
     """Judge each icon on another origin than the kit's own server."""
     for url, fetch, event in _fetched(history, "src"):
@@ -78,7 +70,7 @@ def icon_origin_checked(history: History) -> Iterator[Verdict]:
             yield judged(fetch is None, fetch or event, f"it loads {url}")
 
 
-@rule("MUST", "client", "basic#icons", "A client follows no redirect of an icon elsewhere.", revisions=ICONS_SINCE)
+@stated_rule(since="2025-11-25")
 def icon_redirect_refused(history: History) -> Iterator[Verdict]:
     """Judge each icon that was loaded where the kit's server redirects."""
     for mark, later in _marks(history):
@@ -88,13 +80,7 @@ def icon_redirect_refused(history: History) -> Iterator[Verdict]:
             yield judged(followed is None, followed or mark, "it follows the redirect to another origin")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#ref-resolution",
-    "A client does not load references of a schema from the network by itself.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(who="client", sentence="A client does not load references of a schema from the network by itself.")
 def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
     """Judge each reference to the kit's own server."""
     # The text allows an option that loads them, off by default (`$ref` Resolution); a client under check runs without
@@ -103,13 +89,7 @@ def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
         yield judged(fetch is None, fetch or event, f"it loads {url}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "client/elicitation#safe-url-handling",
-    "A client loads nothing of the URL of an elicitation by itself.",
-    revisions=ICONS_SINCE,
-)
+@stated_rule(since="2025-11-25")
 def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
     """Judge each URL of an elicitation at the kit's own server, until the client has accepted it."""
     agreed = {

@@ -7,22 +7,16 @@ from typing import Final
 
 from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, legacy, modern, over_http, tools_at
 from trio_mcp.conformance.rules.history import Connection, History, is_request
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers, parameter_values
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
+from trio_mcp.types.versions import REVISIONS
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#sending-messages",
-    "The body of a POST is one message.",
-    older="basic/transports#sending-messages-to-the-server",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
-)
+@stated_rule(since="2025-06-18", sentence="The body of a POST is one message.")
 def one_post_per_message(history: History) -> Iterator[Verdict]:
     """Judge each POST."""
     for connection in over_http(iter(history)):
@@ -35,13 +29,8 @@ def one_post_per_message(history: History) -> Iterator[Verdict]:
                 yield judged(kept, exchange.request, "its body is not one message")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#sending-messages",
-    "Accept names JSON and event streams in each POST, and event streams in each GET.",
-    older="basic/transports#sending-messages-to-the-server",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-03-26"],
+@stated_rule(
+    since="2025-03-26", sentence="Accept names JSON and event streams in each POST, and event streams in each GET."
 )
 def accept_header_sent(history: History) -> Iterator[Verdict]:
     """Judge each POST and GET."""
@@ -59,13 +48,11 @@ def accept_header_sent(history: History) -> Iterator[Verdict]:
                 yield judged(kept, exchange.request, f"Accept is {exchange.request.headers.get('accept')!r}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#protocol-version-header",
-    "Each HTTP request names the version in MCP-Protocol-Version; in the legacy era, each after the handshake.",
-    older="basic/transports#protocol-version-header",
+@stated_rule(
     revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
+    older="basic/transports#protocol-version-header",
+    sentence="Each HTTP request names the version in MCP-Protocol-Version; in the legacy era, each after the "
+    "handshake.",
 )
 def version_header_sent(history: History) -> Iterator[Verdict]:
     """Judge each request after initialize was answered; in the modern era each POST."""
@@ -83,13 +70,7 @@ def version_header_sent(history: History) -> Iterator[Verdict]:
                 yield judged(bool(header), exchange.request, "it has no MCP-Protocol-Version")
 
 
-@rule(
-    "SHOULD",
-    "client",
-    "basic/transports#protocol-version-header",
-    "The version in the header is the one that was agreed.",
-    revisions=["2025-06-18", "2025-11-25"],
-)
+@stated_rule(since="2025-06-18", sentence="The version in the header is the one that was agreed.")
 def version_header_negotiated(history: History) -> Iterator[Verdict]:
     """Judge each request that has the header after initialize was answered."""
     for connection in over_http(legacy(history)):
@@ -111,13 +92,7 @@ def _session_id(connection: Connection) -> str | None:
     return None
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports#session-management",
-    "A client sends the session id that it was given with each later request of the session.",
-    revisions=["2025-03-26", "2025-06-18", "2025-11-25"],
-)
+@stated_rule(since="2025-03-26")
 def session_id_sent(history: History) -> Iterator[Verdict]:
     """Judge each request after the handshake."""
     for connection in over_http(legacy(history)):
@@ -133,13 +108,7 @@ def session_id_sent(history: History) -> Iterator[Verdict]:
                 yield judged(sent == given, exchange.request, f"it names the session {sent!r}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports#session-management",
-    "After status 404 for its session, a client begins a new one: with initialize, and without the old id.",
-    revisions=["2025-03-26", "2025-06-18", "2025-11-25"],
-)
+@stated_rule(since="2025-03-26")
 def session_restarted_after_404(history: History) -> Iterator[Verdict]:
     """Judge the first request with a message after a 404, if there is one."""
     # The new session is a connection of its own in the transcript, so all exchanges are put in one order.
@@ -163,12 +132,10 @@ SETTLED: Final = 1.0
 """Seconds after a 404 in which requests that were on their way may still name the session (chosen)."""
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports#resumability-and-redelivery",
-    "Last-Event-ID names the last event that came on a stream of the same session.",
-    revisions=["2025-03-26", "2025-06-18", "2025-11-25"],
+@stated_rule(
+    level="MUST",
+    since="2025-03-26",
+    sentence="Last-Event-ID names the last event that came on a stream of the same session.",
 )
 def last_event_id_real(history: History) -> Iterator[Verdict]:
     """Judge each request with the header."""
@@ -181,12 +148,9 @@ def last_event_id_real(history: History) -> Iterator[Verdict]:
                 yield judged(named in given, exchange.request, f"no event has the id {named!r}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#request-metadata",
-    "MCP-Protocol-Version, Mcp-Method and Mcp-Name say what the body says.",
-    revisions=MODERN_REVISIONS,
+@stated_rule(
+    section="basic/transports/streamable-http#request-metadata",
+    sentence="MCP-Protocol-Version, Mcp-Method and Mcp-Name say what the body says.",
 )
 def request_headers_sent(history: History) -> Iterator[Verdict]:
     """Judge each POST with a request."""
@@ -211,13 +175,7 @@ def request_headers_sent(history: History) -> Iterator[Verdict]:
             yield judged(not wrong, exchange.request, f"{', '.join(wrong)} differ from the body")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#client-behavior",
-    "A client sends each annotated argument as a header of its own, and none that is not there.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(sentence="A client sends each annotated argument as a header of its own, and none that is not there.")
 def parameter_headers_sent(history: History) -> Iterator[Verdict]:
     """Judge each call of a listed tool whose schema names headers."""
     for connection in over_http(modern(history)):

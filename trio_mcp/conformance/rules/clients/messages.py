@@ -14,17 +14,11 @@ from trio_mcp.conformance.rules.history import (
     is_request,
     is_response,
 )
-from trio_mcp.conformance.rules.model import Verdict, judged, rule
-from trio_mcp.types.versions import REVISIONS
+from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#messages",
-    "What a client sends is a valid message of JSON-RPC 2.0.",
-    older="basic#messages",
-)
+@stated_rule(who="client", older="basic#messages", sentence="What a client sends is a valid message of JSON-RPC 2.0.")
 def client_messages_valid(history: History) -> Iterator[Verdict]:
     """Judge each JSON value of the client; a batch by its parts."""
     for connection in history:
@@ -34,11 +28,10 @@ def client_messages_valid(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, "it is neither a request nor a notification nor a response of JSON-RPC 2.0")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#requests",
-    "A client uses the id of a request once in a session; in the modern era, again only after the response.",
+@stated_rule(
+    who="client",
+    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
+    sentence="A client uses the id of a request once in a session; in the modern era, again only after the response.",
 )
 def client_ids_unique(history: History) -> Iterator[Verdict]:
     """Judge each request; 1 and "1" are different ids. In the modern era, ids of answered requests are free again."""
@@ -68,13 +61,7 @@ def _is_over(connection: Connection, before: RecordedRequest, asked: RecordedReq
 BATCHES: Final = ("2024-11-05", "2025-03-26")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#messages",
-    "A client sends no batches, which only 2025-03-26 has.",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
-)
+@stated_rule(who="client", since="2025-06-18", sentence="A client sends no batches, which only 2025-03-26 has.")
 def client_sends_no_batch(history: History) -> Iterator[Verdict]:
     """Judge each JSON value of the client."""
     for connection in history:
@@ -83,13 +70,7 @@ def client_sends_no_batch(history: History) -> Iterator[Verdict]:
                 yield judged(not isinstance(event.message, list), event, "it is a batch")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/stdio",
-    "A client writes nothing to a server's input that is not a message.",
-    older="basic/transports#stdio",
-)
+@stated_rule(sentence="A client writes nothing to a server's input that is not a message.")
 def stdin_clean(history: History) -> Iterator[Verdict]:
     """Judge all that came over stdio, or another stream of lines."""
     for connection in history:

@@ -9,18 +9,14 @@ from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, after, legacy
 from trio_mcp.conformance.rules.common import is_ordered
 from trio_mcp.conformance.rules.history import History, is_request, is_response
 from trio_mcp.conformance.rules.http import is_no_version
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LEGACY_REVISIONS
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/lifecycle#initialization",
-    "The first request of a session is initialize, with version, capabilities and name of the client.",
-    revisions=LEGACY_REVISIONS,
+@stated_rule(
+    sentence="The first request of a session is initialize, with version, capabilities and name of the client."
 )
 def initialize_first(history: History) -> Iterator[Verdict]:
     """Judge the first request of each connection; a probe for the modern era may come before it."""
@@ -41,13 +37,7 @@ def initialize_first(history: History) -> Iterator[Verdict]:
             break
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/lifecycle#version-negotiation",
-    "A client asks for a version that exists.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule()
 def initialize_version_supported(history: History) -> Iterator[Verdict]:
     """Judge each initialize; which versions the client really speaks can't be seen."""
     for _, asked in history.requests("initialize"):
@@ -57,13 +47,7 @@ def initialize_version_supported(history: History) -> Iterator[Verdict]:
             yield judged(version in SPEAKABLE, asked.event, f"there is no version {version!r}")
 
 
-@rule(
-    "SHOULD",
-    "client",
-    "basic/lifecycle#initialization",
-    "A client sends no request but pings before initialize is answered.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule()
 def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
     """Judge what the client sent between initialize and its result."""
     for connection in legacy(history):
@@ -79,13 +63,7 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
         yield Verdict(hello.event)
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/lifecycle#initialization",
-    "A client sends notifications/initialized after a successful initialize, before anything else but pings.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule()
 def initialized_sent(history: History) -> Iterator[Verdict]:
     """Judge the first message after the result, if the client goes on in a version that both know."""
     for connection in legacy(history):
@@ -109,13 +87,7 @@ def initialized_sent(history: History) -> Iterator[Verdict]:
             break
 
 
-@rule(
-    "SHOULD",
-    "client",
-    "basic/lifecycle#version-negotiation",
-    "A client leaves if the server answers initialize with a version that the client does not speak.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule(sentence="A client leaves if the server answers initialize with a version that the client does not speak.")
 def version_mismatch_disconnects(history: History) -> Iterator[Verdict]:
     """Judge what follows a version that does not exist."""
     for connection in legacy(history):
@@ -128,13 +100,7 @@ def version_mismatch_disconnects(history: History) -> Iterator[Verdict]:
         yield judged(went_on is None, went_on or hello.answers[0], f"it goes on in {connection.revision!r}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/lifecycle#operation",
-    "A client uses only what the server has declared.",
-    revisions=["2025-06-18", "2025-11-25"],  # before it was a SHOULD
-)
+@stated_rule(who="client", since="2025-06-18", sentence="A client uses only what the server has declared.")
 def client_capabilities_respected(history: History) -> Iterator[Verdict]:
     """Judge the requests that need a capability of the server, once the client knows which it has."""
     for connection in history:

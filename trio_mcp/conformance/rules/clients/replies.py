@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from trio_mcp.conformance.rules.clients.shared import legacy, parts, retries
 from trio_mcp.conformance.rules.history import History, RecordedRequest, is_response
 from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.jsonrpc.messages import is_request_id
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
@@ -25,12 +26,11 @@ def _withdrawn(asked: RecordedRequest) -> bool:
     return asked.cancelled is not None
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#responses",
-    "A client answers each request of the server, once, with its id.",
+@stated_rule(
+    who="client",
     revisions=LEGACY_REVISIONS,
+    section="basic#responses",
+    sentence="A client answers each request of the server, once, with its id.",
 )
 def questions_answered(history: History) -> Iterator[Verdict]:
     """Judge each request of the server that was not cancelled."""
@@ -47,12 +47,7 @@ def questions_answered(history: History) -> Iterator[Verdict]:
                 yield broken(asked.overdue, f"{asked.method} is not answered")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#responses",
-    "A client answers nothing that it was not asked.",
-)
+@stated_rule(who="client", section="basic#responses", sentence="A client answers nothing that it was not asked.")
 def answers_are_asked_for(history: History) -> Iterator[Verdict]:
     """Judge each response of the client by its id."""
     for connection in history:
@@ -63,13 +58,7 @@ def answers_are_asked_for(history: History) -> Iterator[Verdict]:
                 yield judged((type(answered), answered) in ids, event, f"nothing with the id {answered!r} was asked")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/utilities/ping#behavior-requirements",
-    "A client answers a ping with an empty result.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule(who="client", sentence="A client answers a ping with an empty result.")
 def client_ping_answered(history: History) -> Iterator[Verdict]:
     """Judge each ping of the server that was answered, or overdue."""
     for connection in legacy(history):
@@ -119,12 +108,7 @@ def client_results_valid(history: History) -> Iterator[Verdict]:
             yield Verdict(event)
 
 
-@rule(
-    "SHOULD",
-    "client",
-    "client/elicitation#form-mode-security",
-    "What a client accepts in a form fits the form's schema.",
-)
+@stated_rule()
 def elicitation_answer_conforms(history: History) -> Iterator[Verdict]:
     """Judge accepted forms."""
     for event, method, params, result in _given(history):
@@ -135,7 +119,7 @@ def elicitation_answer_conforms(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, "the content does not fit the form")
 
 
-@rule("MUST", "client", "client/roots#root", "The URI of a root begins with file://, and does not climb.")
+@stated_rule(sentence="The URI of a root begins with file://, and does not climb.")
 def root_uri_is_file(history: History) -> Iterator[Verdict]:
     """Judge each list of roots."""
     for event, method, _, result in _given(history):

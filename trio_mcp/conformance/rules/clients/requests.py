@@ -7,19 +7,13 @@ from typing import Any
 
 from trio_mcp.conformance.rules.clients.shared import legacy
 from trio_mcp.conformance.rules.history import LISTS, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.jsonrpc.messages import is_request_id
 from trio_mcp.types import meta
-from trio_mcp.types.versions import LEGACY_REVISIONS
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/patterns/progress#progress-flow",
-    "A progress token is a string or an integer, and not that of another open request.",
-    older="basic/utilities/progress#progress-flow",
-)
+@stated_rule(who="client", sentence="A progress token is a string or an integer, and not that of another open request.")
 def progress_token_unique(history: History) -> Iterator[Verdict]:
     """Judge each token; a request is open until its response, or its cancellation, has come."""
     for connection in history:
@@ -40,13 +34,7 @@ def progress_token_unique(history: History) -> Iterator[Verdict]:
             open_until[key] = min(ends, default=len(connection.events))
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/patterns/cancellation#behavior-requirements",
-    "A client cancels only requests that it has sent.",
-    older="basic/utilities/cancellation#behavior-requirements",
-)
+@stated_rule(who="client", sentence="A client cancels only requests that it has sent.")
 def client_cancels_its_own(history: History) -> Iterator[Verdict]:
     """Judge each cancellation, except of requests that the server has not seen over HTTP: they may still be under way.
 
@@ -63,13 +51,7 @@ def client_cancels_its_own(history: History) -> Iterator[Verdict]:
                 yield broken(event, f"no request {named!r} was sent before")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/utilities/cancellation#behavior-requirements",
-    "A client does not cancel initialize.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule()
 def initialize_not_cancelled(history: History) -> Iterator[Verdict]:
     """Judge each cancellation by what it cancels."""
     for connection in legacy(history):
@@ -79,12 +61,7 @@ def initialize_not_cancelled(history: History) -> Iterator[Verdict]:
             yield judged((type(named), named) not in opening, event, "it cancels initialize")
 
 
-@rule(
-    "MUST",
-    "client",
-    "server/utilities/pagination#implementation-guidelines",
-    "A client sends a cursor as it came, for the list that it came with.",
-)
+@stated_rule(sentence="A client sends a cursor as it came, for the list that it came with.")
 def cursor_echoed(history: History) -> Iterator[Verdict]:
     """Judge each cursor against those that the server gave before, on any connection."""
     # On any connection, because a cursor of another session is for `cursor_not_kept`, and each fault is told once.
@@ -92,13 +69,7 @@ def cursor_echoed(history: History) -> Iterator[Verdict]:
         yield judged(given, asked.event, f"the cursor {cursor!r} was never given")
 
 
-@rule(
-    "MUST",
-    "client",
-    "server/utilities/pagination#implementation-guidelines",
-    "A client does not use a cursor of another session.",
-    revisions=LEGACY_REVISIONS,
-)
+@stated_rule()
 def cursor_not_kept(history: History) -> Iterator[Verdict]:
     """Judge each cursor that the server gave on some connection."""
     for asked, cursor, here, given in _cursors(history):

@@ -7,24 +7,18 @@ from typing import Any, Final
 
 from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, after, modern, over_http, parts, tools_at
 from trio_mcp.conformance.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers
 from trio_mcp.types import meta
-from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
 MOST: Final = 2**53 - 1
 """The largest integer that a double holds together with all smaller ones."""
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#resulttype",
-    "A client takes a result without a resultType for complete.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule()
 def missing_result_type_complete(history: History) -> Iterator[Verdict]:
     """Judge each result without one, until something asks for input: before that, a retry is of such a result."""
     for connection in modern(history):
@@ -40,13 +34,7 @@ def missing_result_type_complete(history: History) -> Iterator[Verdict]:
                 yield Verdict(untyped)
 
 
-@rule(
-    "MUST",
-    "client",
-    "server/utilities/pagination#implementation-guidelines",
-    "A client that reads on at other cursors reads on at an empty one.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule()
 def empty_cursor_followed(history: History) -> Iterator[Verdict]:
     """Judge each page with an empty cursor that a client has read which follows the other cursors of its lists.
 
@@ -85,12 +73,10 @@ def _is_clean(connection: Connection) -> bool:
     return True
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#_meta",
-    "A client builds the keys of `_meta` from a name and perhaps a prefix, as the rules for both say.",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
+@stated_rule(
+    who="client",
+    since="2025-06-18",
+    sentence="A client builds the keys of `_meta` from a name and perhaps a prefix, as the rules for both say.",
 )
 def client_meta_keys_well_formed(history: History) -> Iterator[Verdict]:
     """Judge the `_meta` of what the client sends."""
@@ -108,13 +94,7 @@ def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
                 yield event, found
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/versioning#extension-negotiation",
-    "The name of an extension is like a key of `_meta`, with a prefix.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(who="client", sentence="The name of an extension is like a key of `_meta`, with a prefix.")
 def client_extension_names(history: History) -> Iterator[Verdict]:
     """Judge the extensions that a client declares."""
     for event, found in _metas(history):
@@ -128,13 +108,7 @@ def client_extension_names(history: History) -> Iterator[Verdict]:
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "MUST",
-    "client",
-    "server/tools#x-mcp-header",
-    "A client repeats an integer as a header only if a double holds it exactly.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule()
 def header_integer_safe(history: History) -> Iterator[Verdict]:
     """Judge each header of an annotated integer."""
     for connection, headers, event, body in _calls(history):
@@ -151,13 +125,7 @@ def header_integer_safe(history: History) -> Iterator[Verdict]:
                 yield judged(abs(value) <= MOST, event, f"{parameter.header} is {sent}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "server/tools#x-mcp-header",
-    "Over HTTP, a client does not call tools whose x-mcp-header breaks its rules.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(sentence="Over HTTP, a client does not call tools whose x-mcp-header breaks its rules.")
 def bad_header_annotation_refused(history: History) -> Iterator[Verdict]:
     """Judge each call of a listed tool, once such a tool was listed."""
     for connection, _, event, body in _calls(history):
@@ -186,13 +154,7 @@ def _calls(history: History) -> Iterator[tuple[Connection, dict[str, str], Event
                 yield connection, exchange.request.headers, exchange.request, body
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports#sending-messages-to-the-server",
-    "A client waits as long as `retry` says before it resumes a stream.",
-    revisions=["2025-11-25"],
-)
+@stated_rule(since="2025-11-25")
 def retry_respected(history: History) -> Iterator[Verdict]:
     """Judge each GET that resumes a stream whose last event said how long to wait."""
     for connection in over_http(iter(history)):
@@ -214,14 +176,7 @@ def retry_respected(history: History) -> Iterator[Verdict]:
                 yield judged(waited >= retry, exchange.request, f"it waited {waited:.3f} of {retry} seconds")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#sending-messages",
-    "A client reads responses as JSON and as a stream.",
-    older="basic/transports#sending-messages-to-the-server",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-03-26"],
-)
+@stated_rule(since="2025-03-26")
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
     """Judge the first result: a client that can't read it tries the other era, or begins anew without a reason."""
     # After a 404 a new handshake is what the text demands (Session Management).

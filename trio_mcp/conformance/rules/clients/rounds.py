@@ -6,18 +6,12 @@ from collections.abc import Iterator
 
 from trio_mcp.conformance.rules.clients.shared import modern, parts, retries
 from trio_mcp.conformance.rules.history import History, is_response
-from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.types import meta
-from trio_mcp.types.versions import MODERN_REVISIONS
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic#_meta",
-    "Each request names the version and the client's capabilities in its _meta.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(sentence="Each request names the version and the client's capabilities in its _meta.")
 def request_meta_complete(history: History) -> Iterator[Verdict]:
     """Judge each request of a client of the modern era."""
     for connection in modern(history):
@@ -29,13 +23,7 @@ def request_meta_complete(history: History) -> Iterator[Verdict]:
                 yield judged(kept, asked.event, "its _meta lacks the version or the capabilities")
 
 
-@rule(
-    "SHOULD",
-    "client",
-    "basic#_meta",
-    "Each request names the client's software in its _meta.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule()
 def client_info_sent(history: History) -> Iterator[Verdict]:
     """Judge each request of a client of the modern era."""
     for connection in modern(history):
@@ -46,13 +34,7 @@ def client_info_sent(history: History) -> Iterator[Verdict]:
                 )
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/transports/streamable-http#sending-messages",
-    "A client sends no responses.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(sentence="A client sends no responses.")
 def no_client_responses(history: History) -> Iterator[Verdict]:
     """Judge each message of a client of the modern era."""
     for connection in modern(history):
@@ -60,13 +42,7 @@ def no_client_responses(history: History) -> Iterator[Verdict]:
             yield judged(not is_response(message), event, "it is a response")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/patterns/mrtr#client-requirements-basic-workflow",
-    "A retry brings back the state that the server gave, exactly, and none if it gave none.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(sentence="A retry brings back the state that the server gave, exactly, and none if it gave none.")
 def request_state_echoed(history: History) -> Iterator[Verdict]:
     """Judge each request with a state or with answers."""
     for connection in modern(history):
@@ -82,13 +58,7 @@ def request_state_echoed(history: History) -> Iterator[Verdict]:
                 yield judged(kept, retry.event, "the retry lacks the state")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/patterns/mrtr#client-requirements-basic-workflow",
-    "A retry has an id of its own.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule(section="basic/patterns/mrtr#client-requirements-basic-workflow")
 def retry_has_new_id(history: History) -> Iterator[Verdict]:
     """Judge each retry."""
     for connection in modern(history):
@@ -97,13 +67,7 @@ def retry_has_new_id(history: History) -> Iterator[Verdict]:
             yield judged(retry.id != before.id, retry.event, f"it has the id {retry.id!r} of the first request")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/patterns/mrtr#client-requirements-basic-workflow",
-    "A retry brings an answer to each question, under its key.",
-    revisions=MODERN_REVISIONS,
-)
+@stated_rule()
 def input_answered(history: History) -> Iterator[Verdict]:
     """Judge each retry of a request that was answered with questions."""
     for connection in modern(history):

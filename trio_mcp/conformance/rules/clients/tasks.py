@@ -8,7 +8,8 @@ from typing import Final
 from trio_mcp.conformance.rules.clients.shared import tools_at
 from trio_mcp.conformance.rules.common import declares
 from trio_mcp.conformance.rules.history import Connection, History
-from trio_mcp.conformance.rules.model import Verdict, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.stated import stated_rule
 
 REVISIONS: Final = ["2025-11-25"]
 
@@ -17,13 +18,7 @@ def _connections(history: History) -> Iterator[Connection]:
     return (each for each in history if each.revision == "2025-11-25" and each.hello is not None)
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/utilities/tasks#tool-level-negotiation",
-    "A client makes tasks only of requests for which the server has declared it.",
-    revisions=REVISIONS,
-)
+@stated_rule(since="2025-11-25", sentence="A client makes tasks only of requests for which the server has declared it.")
 def client_task_within_capabilities(history: History) -> Iterator[Verdict]:
     """Judge each tool call."""
     for connection in _connections(history):
@@ -34,12 +29,9 @@ def client_task_within_capabilities(history: History) -> Iterator[Verdict]:
                 yield judged(kept, asked.event, "it is to be a task, which the server does not declare")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/utilities/tasks#tool-level-negotiation",
-    "A client calls a tool as a task if the tool requires it, and only if the tool allows it.",
-    revisions=REVISIONS,
+@stated_rule(
+    since="2025-11-25",
+    sentence="A client calls a tool as a task if the tool requires it, and only if the tool allows it.",
 )
 def client_task_tool_support(history: History) -> Iterator[Verdict]:
     """Judge each call of a listed tool of a server that can run tools as tasks."""
@@ -59,12 +51,8 @@ def client_task_tool_support(history: History) -> Iterator[Verdict]:
                 yield judged(kept, asked.event, f"taskSupport of this tool is {support!r:.40}")
 
 
-@rule(
-    "MUST",
-    "client",
-    "basic/utilities/cancellation#behavior-requirements",
-    "A client cancels a task with tasks/cancel, not with a notification.",
-    revisions=REVISIONS,
+@stated_rule(
+    who="client", since="2025-11-25", sentence="A client cancels a task with tasks/cancel, not with a notification."
 )
 def client_task_cancelled_by_method(history: History) -> Iterator[Verdict]:
     """Judge each cancellation by whether its request had become a task before."""

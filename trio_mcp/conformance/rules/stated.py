@@ -1,0 +1,88 @@
+"""The rules of the kit: each finds its level, side, section and sentence in the statements of the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+
+from trio_mcp.conformance.rules.model import Judge, Level, Rule, Who, rule
+from trio_mcp.conformance.statements.model import REVISIONS as LISTED
+from trio_mcp.conformance.statements.model import Statement, statements
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["own_statements", "stated_rule"]
+
+
+@cache
+def own_statements() -> dict[str, Statement]:
+    """Return the statement that each rule takes its level, section and sentence from, by the rule's id.
+
+    Of several statements that name a rule, that is the one with a star behind the rule's id.
+    """
+    found: dict[str, Statement] = {}
+    for statement in statements():
+        for name in statement.rules:
+            if name in statement.owns:
+                found[name] = statement
+            else:
+                found.setdefault(name, statement)
+    return found
+
+
+def stated_rule(
+    *,
+    level: Level | None = None,
+    who: Who | None = None,
+    section: str | None = None,
+    older: str | None = None,
+    sentence: str | None = None,
+    since: str = "",
+    revisions: Sequence[str] = (),
+    moves: Sequence[str] = (),
+    transports: Sequence[str] = (),
+) -> Callable[[Judge], Rule]:
+    """Turn a function into the rule that its name stands for among the statements.
+
+    Args:
+        level: Where it is not that of the statement.
+        who: The side, where the statement binds both and the rule is not about the server.
+        section: The file and anchor, where they are not those of the statement's first place.
+        older: The same in the revisions of the legacy era.
+        sentence: The rule in one sentence, where it checks more or less than its statement.
+        since: The first revision of the legacy era that has the rule, if not all have it.
+        revisions: The revisions, where they are not those of the statement.
+        moves: The moves that give the rule its occasions.
+        transports: The transports that it is about; empty for all.
+
+    Raises:
+        KeyError: If no statement names the rule.
+    """
+
+    def build(body: Judge) -> Rule:
+        stated = own_statements()[body.__name__.replace("_", "-")]
+        sections: dict[str, str] = {}
+        for place in stated.places:
+            sections.setdefault(place.revision, place.section)
+        of_rule = tuple(revisions) or _revisions(sections, since)
+        newest = sections.get(of_rule[-1], "")
+        legacy = sections.get(LISTED[0], newest)
+        differs = LISTED[0] in of_rule and LISTED[1] in of_rule and legacy != newest
+        return rule(
+            level or ("MUST" if stated.keyword.startswith("MUST") else "SHOULD"),
+            who or ("client" if stated.binds == "client" else "server"),
+            newest if section is None else section,
+            stated.text if sentence is None else sentence,
+            older=(legacy if differs else "") if older is None else older,
+            revisions=of_rule,
+            moves=moves,
+            transports=transports,
+        )(body)
+
+    return build
+
+
+def _revisions(listed: Iterable[str], since: str) -> tuple[str, ...]:
+    """Return the revisions of a statement: those that are listed, and the earlier ones of the legacy era."""
+    # The statements list only the last revision of the legacy era, and most stand in all earlier ones, too.
+    earlier = [each for each in REVISIONS if each < LISTED[0]] if LISTED[0] in listed else []
+    return tuple(each for each in REVISIONS if (each in earlier or each in listed) and each >= since)
