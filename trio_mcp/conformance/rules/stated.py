@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from trio_mcp.conformance.rules.model import Judge, Level, Rule, Who, rule
-from trio_mcp.conformance.statements.model import REVISIONS as LISTED
-from trio_mcp.conformance.statements.model import Statement, statements
+from trio_mcp.conformance.statements.model import REVISIONS as LISTED, Statement, statements
 from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["own_statements", "stated_rule"]
