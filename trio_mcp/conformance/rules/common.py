@@ -1,4 +1,4 @@
-"""What the rules share: which requests are beyond reproach, and what had certainly happened before what."""
+"""Shared by the rules: which requests are beyond reproach, and what had certainly happened before what."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
     return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
 
 
-# What they take is up to the application: the text limits the time of none.
+# Their duration is up to the application: the text limits the time of none.
 _WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
 # For recordings of other programs, in which nothing was asked for again: silence of such a length counts by itself.
 _AN_HOUR: Final = 3600.0
@@ -150,14 +150,14 @@ def ended_without_cause(connection: Connection) -> bool:
     """Return whether the server ended the connection, though nothing gave it a right to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
-    # What was sent before a request that was answered did no harm.
+    # Messages before a request that was answered did no harm.
     harmless = max((connection.position(asked.event) for asked in connection.requests if asked.answers), default=0)
     example = connection.events[harmless:]
     # Over stdio a server ends when its client closes the input, whatever is open.
     if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
         return False
     # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be over what is not JSON. But a
-    # request or notification with something odd in it, such as deep nesting, is one all the same.
+    # request or notification with something odd in it, such as deep nesting, is still one.
     return all(
         e.kind == "message" and (is_plain(connection, e) or is_request(e.message) or is_notification(e.message))
         for e in example

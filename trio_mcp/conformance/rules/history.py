@@ -156,7 +156,7 @@ class Exchange:
 
 @attrs.define(eq=False)
 class Connection:
-    """What happened on one connection (over HTTP: with one client), in order.
+    """The events of one connection (over HTTP: with one client), in order.
 
     Attributes:
         number: Its number.
@@ -234,7 +234,7 @@ class Connection:
 
     @cached_property
     def server_capabilities(self) -> dict[str, Any]:
-        """What the server declared."""
+        """The server's declaration."""
         for asked in self.requests:
             if asked.method in ("initialize", "server/discover") and asked.result is not None:
                 found = asked.result.get("capabilities")
@@ -243,13 +243,13 @@ class Connection:
 
     @cached_property
     def client_capabilities(self) -> dict[str, Any]:
-        """What the client declared with ``initialize``; in the modern era each request declares its own."""
+        """The client's declaration in ``initialize``; in the modern era each request declares its own."""
         found = self.hello.params.get("capabilities") if self.hello is not None else None
         return found if isinstance(found, dict) else {}
 
     @cached_property
     def listed(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """What the server listed: by method of the list, by name or URI, as last listed."""
+        """The items that the server listed: by method of the list, by name or URI, as last listed."""
         found: dict[str, dict[str, dict[str, Any]]] = {method: {} for method in LISTS}
         for asked in self.requests:
             if asked.method in LISTS and asked.result is not None:
@@ -348,7 +348,7 @@ class Connection:
                         self._give_up(asked, event)
 
     def _give_up(self, asked: RecordedRequest, event: Event) -> None:
-        # What was not answered in time is given up for that reason, which excuses nothing.
+        # A request without a timely answer is given up for that reason, which excuses nothing.
         if asked.cancelled is None and not asked.answers and asked.overdue is None:
             asked.cancelled = event
 
@@ -393,7 +393,7 @@ def _token(message: Any) -> Any:
 
 def id_key(value: Any) -> Any:
     """Return an id, or what stands in its place, as a key: 1, "1" and true are three."""
-    # What JSON has besides has no hash, so its text stands for it.
+    # The other values of JSON have no hash, so its text stands for it.
     return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)
 
 

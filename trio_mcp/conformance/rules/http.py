@@ -96,7 +96,7 @@ def _is_whole(exchange: Exchange) -> bool:
 
 def _is_given_up(asked: RecordedRequest) -> bool:
     """Return whether the client no longer waits for a response; what is overdue is cancelled by the kit."""
-    # An answer that came all the same shows that the cancellation was too late, and is judged like any other.
+    # An answer that still came shows that the cancellation was too late, and is judged like any other.
     return not asked.answers and (asked.cancelled is not None or asked.overdue is not None)
 
 
@@ -492,7 +492,7 @@ def get_stream_unrelated(history: History) -> Iterator[Verdict]:
     transports=["http"],
 )
 def message_on_one_stream(history: History) -> Iterator[Verdict]:
-    """Judge each message that can be told from all others: requests, responses, and progress."""
+    """Judge each message that identifies itself: requests, responses, and progress."""
     for connection in history:
         if connection.transport != "http" or connection.modern:
             continue
@@ -660,7 +660,7 @@ def session_ended_404(history: History) -> Iterator[Verdict]:
         # A body that is malformed may be refused with 400 before the session is looked up.
         usual = exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message)
         if same and spoken and usual and connection.position(exchange.request) > connection.position(ended):
-            # server-everything answers 400. A client waits for 404 before it begins anew, so to it the server just
+            # server-everything answers 400. A client waits for 404 before it begins again, so to it the server just
             # fails.
             problem = f"a request in a session that had ended got status {exchange.status}"
             yield judged(exchange.status == 404, _response(exchange), problem)

@@ -26,7 +26,7 @@ from trio_mcp.types.error_codes import (
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
-# What Value Encoding lets a header contain. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
+# Value Encoding lets a header contain these. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 # Value Encoding wants decimal digits, and Server Validation has 42.0 as an example; an exponent is in neither.
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -159,7 +159,7 @@ def _agrees(connection: Connection, exchange: Exchange, message: dict[str, Any])
 
 def _unexpected(exchange: Exchange, found: list[str]) -> bool:
     """Return whether there are more headers than the body calls for."""
-    # What a header gets that repeats nothing in the body isn't said; a server may take it for a contradiction.
+    # The text has no answer for a header that repeats nothing in the body; a server may see a contradiction.
     names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}
     return len([name for name in names if name in ("mcp-method", "mcp-name") or name.startswith("mcp-param-")]) > len(
         found

@@ -110,7 +110,7 @@ def version_offered_latest(history: History) -> Iterator[Verdict]:
         agreed = _agreed(asked)
         if agreed in REVISIONS and agreed is not None and agreed != wanted and wanted not in spoken:
             newest = max(spoken, key=REVISIONS.index)
-            # What was seen is the least that a server speaks, so something newer is right as well.
+            # The revisions seen are the least that a server speaks, so something newer is right as well.
             kept = REVISIONS.index(agreed) >= REVISIONS.index(newest)
             yield judged(kept, asked.answers[0], f"the server offers {agreed}, but speaks {newest}")
 
@@ -124,7 +124,7 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
         early = [
             asked
             for asked in connection.questions
-            # What arrives after the notification was sent may have crossed it, or be a response to it; only what came
+            # A message after the notification was sent may have crossed it, or be a response to it; only what came
             # before is certain.
             if asked.method != "ping" and connection.position(asked.event) < connection.position(ready)
         ]
@@ -379,7 +379,7 @@ def stateless(history: History) -> Iterator[Verdict]:
             for each in (questions.values() if isinstance(questions, dict) else ())
             if isinstance(each, dict) and isinstance(each.get("method"), str)
         }
-        # What no request has declared is for `input_within_capabilities`; this is about what an earlier one has.
+        # Undeclared capabilities are for `input_within_capabilities`; this is about those that an earlier request declared.
         borrowed = [
             name for name in sorted(wanted) if not declares(declared, name) and any(declares(e, name) for e in earlier)
         ]

@@ -221,7 +221,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # What was sent as text may have been read as a request with an id, by a parser that is more lenient than the
+        # A raw text may have been read as a request with an id, by a parser that is more lenient than the
         # kit's.
         texts = [event.text for event in connection.events if event.sender == "client" and event.text is not None]
         unsafe = not all(_is_safe(event.message) for event in messages_of(connection, "client"))
@@ -371,7 +371,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
             elif event.kind != "message" or not is_response(event.message):
                 continue
             elif event.message.get("id") is not None:
-                # What came before a request that is answered now has been dealt with.
+                # Messages before a request that is answered now have been dealt with.
                 ids = [e.message.get("id") if isinstance(e.message, dict) else None for e in since_last]
                 since_last = since_last[ids.index(event.message["id"]) :] if event.message["id"] in ids else since_last
             else:
@@ -599,7 +599,7 @@ def result_type_known(history: History) -> Iterator[Verdict]:
     for connection, event, result in _results(history):
         kind = result.get("resultType")
         if isinstance(kind, str):
-            # What an extension adds is not known here.
+            # The additions of an extension are not known here.
             extended = bool(connection.server_capabilities.get("extensions"))
             kept = kind in ("complete", "input_required") or extended
             yield judged(kept, event, f"the resultType {kind!r:.60} is unknown, and no extension was declared")

@@ -34,7 +34,7 @@ def prompt_content_valid(history: History) -> Iterator[Verdict]:
         for block in blocks_of(asked.result, "messages"):
             resource = block.get("resource")
             parts = [*block.values(), *(resource.values() if isinstance(resource, dict) else ())]
-            # What the client gave itself may come back as it was.
+            # The client's own values may come back as they were.
             if echoes.isdisjoint(map(repr, parts)):
                 yield Verdict(asked.answers[0], _problem(block))
 

@@ -1,4 +1,4 @@
-"""What a server asks a client, in both eras: requests of its own, and rounds of input."""
+"""The questions of a server to a client, in both eras: requests of its own, and rounds of input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDS: Final = ("continue-rounds",)
 
 @attrs.frozen
 class ServerQuestion:
-    """What a server asks: a request, or an entry of an input round.
+    """A server's question: a request, or an entry of an input round.
 
     Attributes:
         event: The message that holds it.
@@ -181,7 +181,7 @@ def elicitation_https(history: History) -> Iterator[Verdict]:
     for event, url in _urls(history):
         if _is_url(url):
             parts = urlsplit(url)
-            # A server in development can't be told from any other, so this computer stands for it. Schemes such as
+            # A server in development looks like any other, so this computer stands for it. Schemes such as
             # `mailto` have no HTTPS to prefer.
             yield judged(parts.scheme != "http" or parts.hostname in LOCAL, event, f"{url!r:.80} is not HTTPS")
 
@@ -282,7 +282,7 @@ def sampling_tool_balance(history: History) -> Iterator[Verdict]:
             if results and len(results) != count:
                 problem = problem or "there is something else beside the results"
             owed = [block.get("id") for block in _blocks(message, "tool_use")]
-        # What the model would say next is another message, and the results must come before any.
+        # The model's next words are another message, and the results must come before any.
         if owed:
             problem = problem or f"the uses {owed} have no results"
         yield Verdict(question.event, problem)

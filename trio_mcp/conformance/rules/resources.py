@@ -87,11 +87,11 @@ def _missing(history: History) -> Iterator[tuple[RecordedRequest, Event]]:
         uri = asked.params.get("uri")
         if not isinstance(uri, str) or not declares(connection.server_capabilities, "resources"):
             continue
-        # What isn't a URI may be refused for that, with another code; and a list that wasn't read to its end proves
+        # A text that isn't a URI may be refused for that, with another code; and a list that wasn't read to its end proves
         # nothing.
         if _URI.fullmatch(uri) is None or not is_unknown(connection, "resources/list", uri):
             continue
-        # What a template describes may exist, and contents show that it does.
+        # A resource that a template describes may exist, and contents show that it does.
         found = (asked.result or {}).get("contents")
         if not found and not _may_match(connection, uri):
             yield asked, answer

@@ -29,7 +29,7 @@ __all__: list[str] = []
 LISTENING: Final = ("listen", "listen-twice")
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
-# What a notification needs in the filter of its subscription.
+# The member of the filter that a notification needs in its subscription.
 _FLAGS: Final = {
     "notifications/tools/list_changed": "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
@@ -297,5 +297,5 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
                     each.result is not None and is_ordered(connection) and connection.position(each.answers[0]) < place
                 ):
                     live.discard(str(each.params.get("uri")))
-            # What is told of may lie below what was subscribed to, so only the lack of any subscription is clear.
+            # The resource told of may lie below the one subscribed to, so only the lack of any subscription is clear.
             yield judged(bool(live), event, "an update was told of, but nothing is subscribed to")

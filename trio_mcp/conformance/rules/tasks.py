@@ -186,7 +186,7 @@ def task_id_unpredictable(history: History) -> Iterator[Verdict]:
             if exchange is not None and "authorization" in exchange.request.headers:
                 continue
             short = len(task.id) < SHORTEST_ID
-            # Ids that are ordered by time, such as those of UUID version 7, can't be guessed all the same; only a
+            # Ids that are ordered by time, such as those of UUID version 7, still can't be guessed; only a
             # counter can.
             counted = before is not None and _is_next(before.id, task.id)
             problem = f"the task id {task.id!r} is too short" if short else f"the task id after it is {task.id!r}"
@@ -394,7 +394,7 @@ def task_result_final(history: History) -> Iterator[Verdict]:
                 yield broken(answer, f"the task was completed, and tasks/result gave the error {code_of(asked)}")
             continue
         problem = flaw(CallToolResult, asked.result, connection.revision)
-        # What stands in `_meta` belongs to the response itself, such as the related task or a trace, and may differ
+        # The content of `_meta` belongs to the response itself, such as the related task or a trace, and may differ
         # each time.
         plain = {name: value for name, value in asked.result.items() if name != "_meta"}
         first = given.setdefault((connection.number, task.id), plain)

@@ -238,7 +238,7 @@ def _progress(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
 @stated_rule(sentence="Report progress only for tokens that a request gave.", moves=(*PROGRESS, "another-connection"))
 def progress_token_known(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # What can't be read as JSON here may be read elsewhere, with a token in it.
+        # A text that can't be read as JSON here may be read elsewhere, with a token in it.
         if any(e.sender == "client" and (e.kind == "text" or e.text is not None) for e in connection.events):
             continue
         for event, params in _progress(connection):

@@ -27,7 +27,7 @@ LONGEST_TOKEN: Final = 128
 
 @attrs.frozen
 class QuestionReply:
-    """What a client made of a question: a response, or in the modern era an answer in a retry.
+    """A client's reply to a question: a response, or in the modern era an answer in a retry.
 
     Attributes:
         event: The event of the reply.

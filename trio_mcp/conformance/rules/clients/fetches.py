@@ -1,4 +1,4 @@
-"""What a client loads from the URLs that a server sends: icons, references, pages. The kit's server notes it."""
+"""The loads of a client from the URLs that a server sends: icons, references, pages. The kit's server notes it."""
 
 from __future__ import annotations
 

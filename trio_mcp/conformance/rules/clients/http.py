@@ -195,7 +195,7 @@ def parameter_headers_sent(history: History) -> Iterator[Verdict]:
                 values = parameter_values(body["params"].get("arguments"), parameters)
             except ValueError:  # an argument that no header can carry, which is another rule
                 continue
-            # What need not be encoded may be, all the same.
+            # A value that need not be encoded may still be.
             wanted = {name.lower(): _decoded(value) for name, value in values.items()}
             headers = exchange.request.headers
             found = {name: _decoded(value) for name, value in headers.items() if name.startswith("mcp-param-")}

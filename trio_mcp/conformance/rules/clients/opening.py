@@ -55,7 +55,7 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
         assert hello is not None
         answered = connection.position(hello.answers[0])
         for asked in connection.requests:
-            # What arrives before the answer leaves can't have waited for it, whatever crosses on the way.
+            # Messages that arrive before the answer leaves can't have waited for it, whatever crosses on the way.
             if connection.position(hello.event) < connection.position(asked.event) < answered:
                 yield judged(
                     asked.method == "ping", asked.event, f"{asked.method} was sent before initialize was answered"
@@ -112,7 +112,7 @@ def client_capabilities_respected(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             spec = method_spec(connection.revision, asked.method)
             needs = spec.server_capability if spec is not None else None
-            # What crossed the answer was sent in good faith.
+            # A message that crossed the answer was sent in good faith.
             if needs is not None and connection.position(asked.event) > connection.position(known.answers[0]):
                 declared: Any = connection.server_capabilities
                 for name in needs.split("."):

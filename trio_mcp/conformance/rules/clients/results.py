@@ -178,14 +178,14 @@ def retry_respected(history: History) -> Iterator[Verdict]:
 
 @stated_rule(since="2025-03-26")
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
-    """Judge the first result: a client that can't read it tries the other era, or begins anew without a reason."""
+    """Judge the first result: a client that can't read it tries the other era, or begins again without a reason."""
     # After a 404 a new handshake is what the text demands (Session Management).
     ended = any(exchange.status == 404 for each in history for exchange in each.exchanges.values())
     connections = [*over_http(iter(history))]
     for at, connection in enumerate(connections):
         first = next((asked for asked in connection.requests if asked.result is not None), None)
         exchange = connection.exchanges.get(first.event.exchange or 0) if first is not None else None
-        # A client may have other reasons to begin anew if it does not know the version that was agreed.
+        # A client may have other reasons to begin again if it does not know the version that was agreed.
         if first is None or exchange is None or exchange.response is None or connection.revision not in SPEAKABLE:
             continue
         kind = exchange.response.headers.get("content-type")

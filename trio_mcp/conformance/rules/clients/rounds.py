@@ -63,7 +63,7 @@ def retry_has_new_id(history: History) -> Iterator[Verdict]:
     """Judge each retry."""
     for connection in modern(history):
         for before, retry in retries(connection):
-            # Ids are free again once they are answered, but for a retry MRTR demands a new one all the same.
+            # Ids are free again once they are answered, but for a retry MRTR still demands a new one.
             yield judged(retry.id != before.id, retry.event, f"it has the id {retry.id!r} of the first request")
 
 

@@ -1,4 +1,4 @@
-"""What the rules for clients have in common: connections by era, and messages by order."""
+"""Shared by the rules for clients: connections by era, and messages by order."""
 
 from __future__ import annotations
 
