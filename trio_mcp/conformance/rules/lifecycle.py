@@ -379,7 +379,8 @@ def stateless(history: History) -> Iterator[Verdict]:
             for each in (questions.values() if isinstance(questions, dict) else ())
             if isinstance(each, dict) and isinstance(each.get("method"), str)
         }
-        # Undeclared capabilities are for `input_within_capabilities`; this is about those that an earlier request declared.
+        # Undeclared capabilities are for `input_within_capabilities`; this is about those that an earlier request
+        # declared.
         borrowed = [
             name for name in sorted(wanted) if not declares(declared, name) and any(declares(e, name) for e in earlier)
         ]

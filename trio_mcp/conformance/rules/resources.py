@@ -87,8 +87,8 @@ def _missing(history: History) -> Iterator[tuple[RecordedRequest, Event]]:
         uri = asked.params.get("uri")
         if not isinstance(uri, str) or not declares(connection.server_capabilities, "resources"):
             continue
-        # A text that isn't a URI may be refused for that, with another code; and a list that wasn't read to its end proves
-        # nothing.
+        # A text that isn't a URI may be refused for that, with another code; and a list that wasn't read to its end
+        # proves nothing.
         if _URI.fullmatch(uri) is None or not is_unknown(connection, "resources/list", uri):
             continue
         # A resource that a template describes may exist, and contents show that it does.

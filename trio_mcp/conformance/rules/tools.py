@@ -331,8 +331,8 @@ def _repeats(text: str, structured: Any) -> bool:
     """Return whether an older client learns all from a text that is in structured content."""
     if _holds(text, structured):
         return True
-    # A value that is not an object needs a wrapper until 2025-11-25. FastMCP, the Python SDK and our own server name its only
-    # member so, and repeat the value without it: nothing is lost.
+    # A value that is not an object needs a wrapper until 2025-11-25. FastMCP, the Python SDK and our own server name
+    # its only member so, and repeat the value without it: nothing is lost.
     if isinstance(structured, dict) and [*structured] == ["result"]:
         value = structured["result"]
         return text == value if isinstance(value, str) else _holds(text, value)
