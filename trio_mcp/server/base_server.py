@@ -332,7 +332,7 @@ class BaseServer:
             settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await self._serve_http("serve_websocket", host, port, shutdown, task_status, settings)
 
-    async def _serve_http(
+    async def _serve_http(  # noqa: ASYNC128 - passes task_status on
         self,
         method: str,
         host: str,
