@@ -19,9 +19,9 @@ __all__ = ["recording"]
 UNGUARDED = """
 import sys
 from trio_mcp.cli import main
-from trio_mcp.conformance.recording.guard import Guard
+from trio_mcp.conformance.recording.guard import RecorderGuard
 
-Guard.check = lambda *_: None
+RecorderGuard.check = lambda *_: None
 sys.exit(main(sys.argv[1:]))
 """
 

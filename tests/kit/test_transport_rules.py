@@ -152,6 +152,15 @@ CUT = {"by": "server", "cut": True}
 LAST = "Last-Event-ID"
 TOOL = {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": "A"}}}}
 LISTED = X(modern("tools/list", 9), received=[result(9, tools=[TOOL])])
+TOOL_OF_TWO = {
+    "name": "t",
+    "inputSchema": {
+        "type": "object",
+        "properties": {name: {"type": "integer", "x-mcp-header": name.upper()} for name in ("a", "b")},
+    },
+}
+LISTED_TWO = X(modern("tools/list", 9), received=[result(9, tools=[TOOL_OF_TWO])])
+LIST_AND_NOTHING = modern("tools/call", name="t", arguments={"b": []})
 CALL = modern("tools/call", name="t", arguments={"a": 42})
 BARE = modern("tools/call", name="t", arguments={})
 OTHER = {f"{PREFIX}protocolVersion": "1999-12-31", f"{PREFIX}clientCapabilities": {}}
@@ -348,6 +357,8 @@ HTTP_ROWS: list[tuple[str, str, Sequence[X], bool | None]] = [
     ("encoded-header-decoded", MODERN, [X(CALL, 400, [error(-32020)], fields={"Mcp-Name": "=?base64?dg==?="})], SILENT),
     ("null-argument-header-not-expected", MODERN, [LISTED, X(BARE, 200, [result()])], KEPT),
     ("null-argument-header-not-expected", MODERN, [LISTED, X(BARE, 400, [error(-32020)])], BROKEN),
+    # The refusal may be about the list, which no header can repeat.
+    ("null-argument-header-not-expected", MODERN, [LISTED_TWO, X(LIST_AND_NOTHING, 400, [error(-32020)])], SILENT),
     (
         "header-names-case-insensitive",
         MODERN,
