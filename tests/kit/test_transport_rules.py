@@ -345,6 +345,8 @@ HTTP_ROWS: list[tuple[str, str, Sequence[X], bool | None]] = [
     ("header-mismatch-refused", MODERN, [LISTED, X(CALL, 200, [result()], fields={"Mcp-Param-A": "43"})], BROKEN),
     ("header-mismatch-refused", MODERN, [LISTED, X(CALL, 200, [result()], fields={"Mcp-Param-A": "42"})], SILENT),
     ("header-mismatch-refused", MODERN, [X(modern("x"), 200, [result()], fields={"Mcp-Method": "y"})], SILENT),
+    ("header-mismatch-refused", MODERN, [X(modern(), 400, fields={"Mcp-Method": "x"}, end=BROKEN_OFF)], SILENT),
+    ("header-mismatch-refused", MODERN, [X(modern(), 400, fields={"Mcp-Method": "x"})], BROKEN),
     ("missing-header-refused", MODERN, [X(modern(), 400, [error(-32020)], fields={"Mcp-Method": None})], KEPT),
     ("missing-header-refused", MODERN, [X(modern(), 200, [result()], fields={"Mcp-Method": None})], BROKEN),
     ("missing-header-refused", MODERN, [X(modern(), 200, [result()], fields={"MCP-Protocol-Version": None})], BROKEN),

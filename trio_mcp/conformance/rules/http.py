@@ -90,7 +90,8 @@ def _response(exchange: Exchange) -> Event:
     return exchange.response
 
 
-def _is_whole(exchange: Exchange) -> bool:
+def is_whole(exchange: Exchange) -> bool:
+    """Return whether the response has ended in order: neither side has cut it off."""
     return exchange.end is not None and not exchange.end.facts.get("cut")
 
 
@@ -165,7 +166,7 @@ def notification_accepted_202(history: History) -> Iterator[Verdict]:
     for _, exchange in _posted_notices(history):
         status = exchange.status or 0
         # Until the response has ended, a body may still come; and one that was cut off may have lost it.
-        if 200 <= status < 300 and _is_whole(exchange):
+        if 200 <= status < 300 and is_whole(exchange):
             if exchange.received:
                 yield broken(exchange.received[0], f"a notification got status {status} with a body")
             else:
@@ -217,7 +218,7 @@ def answer_content_type(history: History) -> Iterator[Verdict]:
             kind = response.headers.get("content-type")
             yield broken(response, f"a request got status {exchange.status} with Content-Type {kind!r}")
         # A body that was cut off may have been one object.
-        elif _is_whole(exchange):
+        elif is_whole(exchange):
             one = len(exchange.received) == 1 and isinstance(exchange.received[0].message, dict)
             yield judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
 
@@ -284,7 +285,7 @@ def stream_primed(history: History) -> Iterator[Verdict]:
 def retry_before_close(history: History) -> Iterator[Verdict]:
     """Judge each stream that was closed early and gave its response when it was resumed."""
     for connection, exchange, message in _streams(history):
-        ended = exchange.end is not None and exchange.end.facts.get("by") == "server" and _is_whole(exchange)
+        ended = exchange.end is not None and exchange.end.facts.get("by") == "server" and is_whole(exchange)
         if ended and not any(_is_answer_to(event, message) for event in exchange.received):
             # A stream without response that no one resumed may have been ended for good, which `stream_has_response`
             # judges.
@@ -316,7 +317,7 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
         answer = next((event for event in exchange.received if _is_answer_to(event, message)), None)
         if answer is not None:
             yield held(answer)
-        elif exchange.end is not None and _is_whole(exchange):
+        elif exchange.end is not None and is_whole(exchange):
             asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
             # A cancelled request gets no response, and a server may end streams with the session (Sending Messages to
             # the Server). Of two requests with one id, which no client may send, one may go without.
@@ -430,7 +431,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif (mark := lost(asked)) is not None:
             yield broken(mark, "the request whose stream was broken off never got its response")
-        elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
+        elif last.end is not None and last.end.facts.get("by") == "server" and is_whole(last):
             # A stream with ids can be resumed once more, and the response may be waiting there.
             resumable = any(event.facts.get("event_id") for event in last.received)
             if not resumable and _lives(connection, last.end):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request
-from trio_mcp.conformance.rules.http import ELSEWHERE, is_clean, is_no_version, over_http, received
+from trio_mcp.conformance.rules.http import ELSEWHERE, is_clean, is_no_version, is_whole, over_http, received
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -76,7 +76,8 @@ def _head(exchange: Exchange) -> Event:
 def _refused(exchange: Exchange, what: str) -> Iterator[Verdict]:
     """Judge whether a request was refused as header validation demands, once its response has ended."""
     # A server may send the head before the body, so as long as the body is missing the code isn't known.
-    if exchange.end is not None or exchange.received:
+    # A client that leaves between the two never learns it.
+    if is_whole(exchange) or exchange.received:
         code = _code(exchange)
         kept = exchange.status == 400 and code == HEADER_MISMATCH
         said = "no error" if code is None else f"error {code}"
@@ -355,7 +356,7 @@ def unsupported_version_status(history: History) -> Iterator[Verdict]:
         if not isinstance(named, str) or named != given or not is_no_version(named):
             continue
         described = isinstance(entries, dict) and isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict)
-        if described and (exchange.end is not None or exchange.received):
+        if described and (is_whole(exchange) or exchange.received):
             code = _code(exchange)
             kept = exchange.status == 400 and code == UNSUPPORTED_PROTOCOL_VERSION
             problem = f"revision {named!r} got status {exchange.status} and error {code}, not 400 and -32022"
