@@ -300,6 +300,9 @@ class Handlers:
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))
+        # Its cancellation came before it. No task of a handler will end, so the sink learns here that nothing is owed.
+        else:
+            self._sink.release(incoming.request.id)
         return None
 
     async def serve(self, context: RequestContext) -> None:

@@ -150,6 +150,15 @@ async def test_a_cancellation_that_overtakes_its_request_cancels_it() -> None:
             await made.finished.wait()
 
 
+async def test_a_request_that_is_answered_at_once_ends_its_stream_though_a_cancellation_overtook_it() -> None:
+    """A ping has no handler that could end, and no response once it is cancelled: else its POST would wait forever."""
+    async with session() as (made, raw):
+        await raw.notify("notifications/cancelled", {"requestId": 7})
+        with trio.fail_after(5):
+            assert (await raw.post("ping", id=7)).status_code == 202
+        assert made.server.statistics().http[0].unanswered == 0
+
+
 async def test_a_tool_whose_cancellation_overtook_the_call_does_not_begin() -> None:
     """Not even one that does its work without ever waiting."""
     ran: list[int] = []
