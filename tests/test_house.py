@@ -24,7 +24,7 @@ MOST_CLASSES = 4
 LONGER = {"ToolResult": 1}
 """Models of the wire that a client adds short cuts to: pydantic's base class is one too many."""
 
-FEWEST_LINES = 35
+FEWEST_LINES = 40
 
 SMALL = {
     "__init__.py": "says what the folder is",
@@ -32,6 +32,7 @@ SMALL = {
     "_log.py": "one logger for all",
     "_patterns.py": "imported by the lowest layers",
     "_version.py": "read by the build",
+    "options.py": "declares arguments, whose annotations are evaluated: no other code of its room may be",
 }
 """Files that may be shorter, and why."""
 

@@ -152,6 +152,13 @@ def _version(connection: Connection, exchange: Exchange) -> str:
     return "missing" if given is None else "same" if given.strip(" \t") == connection.revision else "other"
 
 
+def _compared(history: History) -> Iterator[tuple[Connection, Exchange, str, dict[str, str]]]:
+    """Yield each POST with how its version compares with the body, and how each other header does."""
+    for connection, exchange, message in _modern(history):
+        found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+        yield connection, exchange, _version(connection, exchange), found
+
+
 def _agrees(connection: Connection, exchange: Exchange, message: dict[str, Any]) -> bool:
     """Return whether all headers are there, and say what the body says."""
     arguments = message["params"].get("arguments")
@@ -182,9 +189,7 @@ def _unexpected(exchange: Exchange, found: list[str]) -> bool:
 )
 def header_mismatch_refused(history: History) -> Iterator[Verdict]:
     """Judge each request with a header that says something else than the body, and none that is missing."""
-    for connection, exchange, message in _modern(history):
-        version = _version(connection, exchange)
-        found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+    for _, exchange, version, found in _compared(history):
         # If a header is missing, odd or in doubt besides, it can't be told what the server went by.
         if not {*found.values(), version} <= {"same", "other"}:
             continue
@@ -205,9 +210,7 @@ def header_mismatch_refused(history: History) -> Iterator[Verdict]:
 )
 def missing_header_refused(history: History) -> Iterator[Verdict]:
     """Judge each request without one of the headers; without the version, if the server knows no older clients."""
-    for connection, exchange, message in _modern(history):
-        version = _version(connection, exchange)
-        found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+    for connection, exchange, version, found in _compared(history):
         if not {*found.values(), version} <= {"same", "missing"}:
             continue
         missing = [header for header, how in found.items() if how == "missing"]
