@@ -1,0 +1,57 @@
+"""The loop of a rule: the occasions on which it applies come from here, and its body judges one at a time."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Final, TypeAlias, TypeVarTuple, Unpack
+
+from trio_mcp.conformance.rules.common import asked_about
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
+from trio_mcp.conformance.rules.model import Judge, Verdict
+from trio_mcp.conformance.transcript.events import Event
+
+__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "each"]
+
+
+class Undecided(enum.Enum):
+    """The one value of `UNDECIDED`."""
+
+    IT = enum.auto()
+
+
+UNDECIDED: Final = Undecided.IT
+"""What a body returns where the occasion doesn't show whether the rule was kept."""
+
+Ts = TypeVarTuple("Ts")
+Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, Unpack[Ts]]]]
+"""Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
+Opinion: TypeAlias = str | Verdict | Undecided | None
+"""What is wrong, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
+
+
+def each(occasions: Occasions[Unpack[Ts]]) -> Callable[[Callable[[Event, Unpack[Ts]], Opinion]], Judge]:
+    """Turn a function that judges one occasion into the judge of a history."""
+
+    def build(body: Callable[[Event, Unpack[Ts]], Opinion]) -> Judge:
+        @wraps(body)
+        def judge(history: History) -> Iterator[Verdict]:
+            for occasion in occasions(history):
+                opinion = body(*occasion)
+                if opinion is not UNDECIDED:
+                    yield opinion if isinstance(opinion, Verdict) else Verdict(occasion[0], opinion)
+
+        return judge
+
+    return build
+
+
+def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
+    """Return the answered, proper requests of these methods, or all, as occasions: each with its first response."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+        for connection, asked, answer in asked_about(history, *methods):
+            yield answer, connection, asked
+
+    return occasions
