@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Final, TypeAlias, TypeVarTuple, Unpack
+from typing import Final, TypeAlias, TypeVarTuple
 
 from trio_mcp.conformance.rules.common import asked_about
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
@@ -25,16 +25,16 @@ UNDECIDED: Final = Undecided.IT
 """What a body returns where the occasion doesn't show whether the rule was kept."""
 
 Ts = TypeVarTuple("Ts")
-Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, Unpack[Ts]]]]
+Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
 """Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
 """What is wrong, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
 
 
-def each(occasions: Occasions[Unpack[Ts]]) -> Callable[[Callable[[Event, Unpack[Ts]], Opinion]], Judge]:
+def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
     """Turn a function that judges one occasion into the judge of a history."""
 
-    def build(body: Callable[[Event, Unpack[Ts]], Opinion]) -> Judge:
+    def build(body: Callable[[Event, *Ts], Opinion]) -> Judge:
         @wraps(body)
         def judge(history: History) -> Iterator[Verdict]:
             for occasion in occasions(history):
