@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -734,3 +736,36 @@ async def test_signing_out_drops_the_login_and_revokes_it(autojump_clock: MockCl
         assert await world.call(signer) == 200
         await oauth.sign_in(SERVER)
     assert len(world.asked) == 3
+
+
+async def test_what_was_signed_out_while_a_refresh_waited_is_not_refreshed(autojump_clock: MockClock) -> None:
+    """The refresh waits for its turn with the store; when that comes, the login it was for is no longer there."""
+
+    turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+
+    class InTurn(MemoryTokens):
+        @contextlib.asynccontextmanager
+        async def lock(self, key: str) -> AsyncIterator[None]:
+            async with turns[key]:
+                yield
+
+    world = World(store=InTurn())
+    oauth = world.oauth()
+
+    async def another_process() -> None:
+        async with world.store.lock(SERVER):
+            await trio.sleep(1)
+
+    async with oauth.opened(SERVER, contextlib.nullcontext) as signer:
+        assert await world.call(signer) == 200
+        await trio.sleep(3601)
+        async with trio.open_nursery() as nursery:
+            for task in (
+                another_process,
+                partial(oauth.sign_out, SERVER),
+                another_process,
+                partial(world.call, signer),
+            ):
+                nursery.start_soon(task)
+                await trio.testing.wait_all_tasks_blocked()
+    assert (world.refreshes(), len(world.asked)) == (0, 2)

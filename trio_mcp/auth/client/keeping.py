@@ -213,8 +213,9 @@ class Keeper:
 
     async def _renew(self, flight: Flight, refused: Login) -> None:
         async with self._store.lock(self._key):
-            # Another process may have been here first: then its refresh token is good, and ours is used up.
-            if await self.reread():
+            # Another process may have been here first: then its refresh token is good, and ours is used up. In this
+            # process, the login may have been signed out or replaced meanwhile.
+            if await self.reread() or self.login is not refused:
                 return
             failure: AuthorizationError | None = None
             try:
