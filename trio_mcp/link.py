@@ -21,7 +21,6 @@ __all__ = [
     "hand_on",
     "not_sent",
     "report_unsent",
-    "tls_problem",
     "unsent",
 ]
 
@@ -105,15 +104,3 @@ def connect_problem(exc: BaseException) -> str:
     number = exc.errno if isinstance(exc, OSError) else None
     text = os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)
     return f"{text}; is the server running?" if number in (errno.ECONNREFUSED, errno.ENOENT) else text
-
-
-def tls_problem(text: str, plain: str) -> str:
-    """Return why a TLS handshake failed, with a guess where the server has answered without TLS.
-
-    Args:
-        text: What OpenSSL says.
-        plain: How the URL of a server without TLS begins.
-    """
-    # The second is what OpenSSL says from 3.2 on in some of these cases.
-    unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
-    return f"{text}; does its URL begin with {plain}?" if unlike_tls else text

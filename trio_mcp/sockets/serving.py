@@ -16,6 +16,7 @@ from trio_mcp._settings import Default
 from trio_mcp.link import Link
 from trio_mcp.sockets.listening import keep_alive, peer_credentials
 from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
+from trio_mcp.tls import accept_tls
 
 __all__ = ["SocketRun", "SocketSession", "SocketSettings", "serve_listeners"]
 
@@ -168,18 +169,13 @@ class _Server:
             self._sessions.difference_update(sessions)
 
     async def _shake_hands(self, stream: trio.SSLStream[trio.SocketStream], deadline: float) -> bool:
-        with trio.CancelScope(deadline=deadline) as handshake:
-            self._handshakes.add(handshake)
-            try:
-                await stream.do_handshake()
-                # A handshake that ends in the same moment is not cancelled any more.
-                return not self._ending
-            # Not logged: any scanner of ports could fill the log.
-            except trio.BrokenResourceError:
-                pass
-            finally:
-                self._handshakes.discard(handshake)
-        return False
+        handshake = trio.CancelScope(deadline=deadline)
+        self._handshakes.add(handshake)
+        try:
+            # `end` no longer cancels a handshake that ends in the same moment.
+            return await accept_tls(stream, handshake) and not self._ending
+        finally:
+            self._handshakes.discard(handshake)
 
     async def end(self, deadline: float) -> None:
         """End each connection when its requests under way have ended, and at the latest at a time."""

@@ -30,7 +30,8 @@ from trio_mcp._platform import check_unix_sockets
 from trio_mcp._secrets import without_credentials
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.lines import CHUNK
-from trio_mcp.link import Link, connect_problem, tls_problem
+from trio_mcp.link import Link, connect_problem
+from trio_mcp.tls import tls_problem
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import SUBPROTOCOL, TrioSocket
 from trio_mcp.websocket.stream import WatchedStream

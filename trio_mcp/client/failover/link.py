@@ -12,10 +12,10 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import background_nursery
+from trio_mcp.client.failover.connecting import Way
 from trio_mcp.client.failover.failures import brief_cause
 from trio_mcp.client.failover.parameters import FailoverParameters, TransportStatus
 from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd
-from trio_mcp.client.failover.way import Way
 from trio_mcp.client.failover.ways import Phase
 from trio_mcp.convert import another
 from trio_mcp.errors import AuthorizationError, TransportError

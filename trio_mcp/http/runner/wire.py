@@ -16,6 +16,7 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import write_now
+from trio_mcp.tls import accept_tls
 
 try:
     import fcntl
@@ -73,14 +74,7 @@ class DeadlineStream:
         Returns:
             Whether it succeeded.
         """
-        if self.tls:
-            try:
-                with trio.fail_after(timeout):
-                    await self.stream.do_handshake()
-            # Ordinary on a public port (scanners, clients that distrust the certificate): not worth a line in the log.
-            except (trio.BrokenResourceError, trio.TooSlowError):
-                return False
-        return True
+        return not self.tls or await accept_tls(self.stream, trio.CancelScope(relative_deadline=timeout))
 
     def expire_at(self, deadline: float) -> None:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""

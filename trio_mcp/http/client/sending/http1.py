@@ -38,7 +38,8 @@ from trio_mcp.http.client.sending.sender import (
 )
 from trio_mcp.http.framing import FramingError
 from trio_mcp.lines import CHUNK, read_socket
-from trio_mcp.link import connect_problem, tls_problem
+from trio_mcp.link import connect_problem
+from trio_mcp.tls import tls_problem
 
 __all__ = ["Http1Sender"]
 

@@ -1,0 +1,41 @@
+"""TLS handshakes: the deadline of one that a server accepts, and why one failed at a client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+__all__ = ["accept_tls", "tls_problem"]
+
+
+async def accept_tls(stream: trio.SSLStream[Any], deadline: trio.CancelScope) -> bool:
+    """Do a server's side of a TLS handshake.
+
+    Args:
+        stream: The stream.
+        deadline: A scope, not yet entered, whose deadline ends the handshake; the owner may cancel it, too.
+
+    Returns:
+        Whether the handshake succeeded.
+    """
+    with deadline:
+        try:
+            await stream.do_handshake()
+            return True
+        # Failures are ordinary on a public port (scanners, clients that distrust the certificate), so none is logged.
+        except trio.BrokenResourceError:
+            pass
+    return False
+
+
+def tls_problem(text: str, plain: str) -> str:
+    """Return why a TLS handshake failed, with a guess where the server has responded without TLS.
+
+    Args:
+        text: What OpenSSL says.
+        plain: How the URL of a server without TLS begins.
+    """
+    # The second is what OpenSSL says from 3.2 on in some of these cases.
+    unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
+    return f"{text}; does its URL begin with {plain}?" if unlike_tls else text
