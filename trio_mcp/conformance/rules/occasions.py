@@ -22,13 +22,13 @@ class Undecided(enum.Enum):
 
 
 UNDECIDED: Final = Undecided.IT
-"""What a body returns where the occasion doesn't show whether the rule was kept."""
+"""Returned by a body where the occasion doesn't show whether the rule was kept."""
 
 Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
 """Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
-"""What is wrong, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
+"""The opinion of a body: the problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
