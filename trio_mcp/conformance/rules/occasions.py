@@ -28,7 +28,7 @@ Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
 """Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
-"""The opinion of a body: the problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
+"""Returned by a body: the problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
