@@ -349,18 +349,18 @@ class Peer:
         # Queued: it starts when `finished` hands it a place.
         incoming.running = not queued
         started = () if queued else (RequestStarted(incoming),)
-        if self._clock is None:
-            return started
-        if _is_short(request.id):
-            self._recent.append(request.id)
+        return started if self._clock is None else (*started, *self._cancelled_early(request.id, self._clock()))
+
+    def _cancelled_early(self, request_id: RequestId, now: float) -> tuple[Event, ...]:
+        """Remember a request that has come, and cancel it if its cancellation has overtaken it."""
+        if _is_short(request_id):
+            self._recent.append(request_id)
             if len(self._recent) > MAX_EARLY:
                 del self._recent[0]
-        if request.id not in self._early:
-            return started
-        until, reason = self._early.pop(request.id)
-        if until < self._clock():
-            return started
-        return (*started, *self._receive_cancelled({"requestId": request.id, "reason": reason}))
+        early = self._early.pop(request_id, None)
+        if early is None or early[0] < now:
+            return ()
+        return self._receive_cancelled({"requestId": request_id, "reason": early[1]})
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
         error = ErrorResponse(request.id, ErrorData(code, text))

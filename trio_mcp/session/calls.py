@@ -397,12 +397,7 @@ class Calls:
         # `type() is`: the parser makes plain dicts, and this is quicker than isinstance on the path of every call.
         if type(outcome) is dict:
             return outcome
-        if isinstance(outcome, ErrorData):
-            raise McpError(outcome.code, outcome.message, outcome.data)
-        assert isinstance(outcome, Exception)
-        # The scope that cancelled this task may have closed the session just before; then the cancellation counts.
-        await trio.lowlevel.checkpoint_if_cancelled()
-        raise outcome
+        raise await _failure(outcome)
 
     def _put_later(self, message: SessionMessage, outgoing: OutgoingRequest) -> None:
         """Send a request as soon as there is room, unless its call has ended by then."""
@@ -474,6 +469,15 @@ def _timeout(method: str, limits: Limits, in_all: bool) -> RequestTimeout:
         assert limits.total_timeout is not None
         return RequestTimeout(method, limits.total_timeout, "total_timeout")
     return RequestTimeout(method, limits.timeout)
+
+
+async def _failure(outcome: object) -> Exception:
+    if isinstance(outcome, ErrorData):
+        return McpError(outcome.code, outcome.message, outcome.data)
+    assert isinstance(outcome, Exception)
+    # The scope that cancelled this task may have closed the session just before; then the cancellation counts.
+    await trio.lowlevel.checkpoint_if_cancelled()
+    return outcome
 
 
 def _outcome(waiting: Call) -> Any:

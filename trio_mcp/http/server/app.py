@@ -17,6 +17,7 @@ from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.http.rules.statuses import (
     Accept,
     FindSession,
+    Opening,
     Refusal,
     RuleSettings,
     judge_head,
@@ -213,7 +214,12 @@ class HttpApp:
         elif verdict.kind == "message":
             self._seen.add(key)
             await self._post(request, answer, settings)
-        elif verdict.kind == "end":
+        else:
+            await self._of_session(verdict, request, answer)
+
+    async def _of_session(self, verdict: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Respond to a request about a session of the legacy era, other than a POST."""
+        if verdict.kind == "end":
             await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
             await self._refuse(ending(), request, answer)

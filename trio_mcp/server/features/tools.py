@@ -191,12 +191,7 @@ class ToolFeature:
                 value = await bind(arguments, context)()
             return tool.output.result(value, revision)
         except InvalidArguments as exc:
-            text = f"invalid arguments for the tool {name!r}: {exc}"
-            # Since 2025-11-25 invalid arguments are a result, so that the model sees them and can correct itself
-            # (2025-11-25 `server/tools`, Error Handling).
-            if context.rules.argument_errors_as_results:
-                return text_result(text, is_error=True)
-            raise McpError(INVALID_PARAMS, text) from None
+            return _refuse_arguments(context, f"invalid arguments for the tool {name!r}: {exc}")
         except Exception as exc:
             return self._failure(context, name, single(exc))
 
@@ -209,6 +204,14 @@ class ToolFeature:
         if not isinstance(exc, ToolError):
             told = self._settings.describe_failure(context, f"the tool {name!r} failed", exc, OutputError)
         return text_result(told, is_error=True)
+
+
+def _refuse_arguments(context: ServedContext[Any], text: str) -> dict[str, Any]:
+    # Since 2025-11-25 invalid arguments are a result, so that the model sees them and can correct itself (2025-11-25
+    # `server/tools`, Error Handling).
+    if context.rules.argument_errors_as_results:
+        return text_result(text, is_error=True)
+    raise McpError(INVALID_PARAMS, text) from None
 
 
 def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[Any]) -> None:

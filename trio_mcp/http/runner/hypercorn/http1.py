@@ -87,15 +87,7 @@ class Http1(H11Protocol):
                 if body and self.stream is not None:
                     await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(body)))
                     body.clear()
-                if isinstance(found, h11.Request):
-                    await self.send(Updated(idle=False))
-                    await self._create_stream(found)
-                elif found is h11.PAUSED:  # pipelining: the next request waits for the response to this one
-                    await self.can_read.clear()
-                    await self.can_read.wait()
-                elif isinstance(found, h11.EndOfMessage) and self.stream is not None:
-                    await self.stream.handle(EndBody(stream_id=STREAM_ID))
-                else:
+                if not await self._goes_on(found):
                     break
             except h11.RemoteProtocolError as error:
                 # This needs a response that has not begun: it would look like the rest of one.
@@ -103,6 +95,20 @@ class Http1(H11Protocol):
                     await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
                 break
+
+    async def _goes_on(self, found: Any) -> bool:
+        """Act on an event of h11 that is not content, and return whether another may follow without more bytes."""
+        if isinstance(found, h11.Request):
+            await self.send(Updated(idle=False))
+            await self._create_stream(found)
+        elif found is h11.PAUSED:  # pipelining: the next request waits for the response to this one
+            await self.can_read.clear()
+            await self.can_read.wait()
+        elif isinstance(found, h11.EndOfMessage) and self.stream is not None:
+            await self.stream.handle(EndBody(stream_id=STREAM_ID))
+        else:
+            return False
+        return True
 
     def _status_of(self, error: h11.RemoteProtocolError) -> int:
         """Return the status for a malformed request: h11's suggestion, corrected in two cases."""
