@@ -12,8 +12,8 @@ import trio
 
 from trio_mcp._checks import check_count, check_number, validator
 from trio_mcp.errors import McpError
-from trio_mcp.server.connection import ServedSession
 from trio_mcp.server.context import Context, ServedContext
+from trio_mcp.server.served_session import ServedSession
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["RateLimit", "caller"]

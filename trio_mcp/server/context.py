@@ -17,8 +17,8 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.server.connection import ServedSession, SingleRequest
 from trio_mcp.server.log_messages import send_log
+from trio_mcp.server.served_session import ServedSession, SingleRequest
 from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.sink import Sink
 from trio_mcp.trace_context import TraceContext

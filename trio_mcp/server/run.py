@@ -14,8 +14,8 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
-from trio_mcp.server.connection import Permit, Served, ServedSession, SingleRequest
 from trio_mcp.server.input.options import InputRun
+from trio_mcp.server.served_session import Permit, Served, ServedSession, SingleRequest
 from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:  # a server on stdio never loads HTTP

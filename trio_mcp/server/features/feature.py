@@ -15,7 +15,6 @@ from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp._nursery import is_raised_inside, outer_frames
 from trio_mcp.errors import McpError
-from trio_mcp.server.connection import ScopesMissing
 from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.features.caching import CacheHints, checked_hints
 from trio_mcp.server.features.registry import Registry
@@ -24,6 +23,7 @@ from trio_mcp.server.functions.introspection import bare
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.run import Run
+from trio_mcp.server.served_session import ScopesMissing
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.meta import checked_meta

@@ -13,7 +13,6 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_seconds
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
-from trio_mcp.server.connection import SingleRequest
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
     NO_SCOPES,
@@ -30,6 +29,7 @@ from trio_mcp.server.functions.function import Call, InvalidArguments, read_func
 from trio_mcp.server.input.options import Asked, without_questions
 from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
+from trio_mcp.server.served_session import SingleRequest
 from trio_mcp.types._base import make
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
