@@ -160,7 +160,7 @@ class HttpLoad(HttpServer):
     def throughput(self, connections: int, seconds: float) -> float:
         """Return the calls answered per second, with one outstanding on each connection.
 
-        Every answer is checked, after the clock has stopped.
+        Every response is checked, after the clock has stopped.
         """
         self.open(connections)
         before = self.process.used()
