@@ -48,7 +48,7 @@ def stated_rule(
         section: The file and anchor, where they are not those of the statement's first place.
         older: The same in the revisions of the legacy era.
         sentence: The rule in one sentence, where it checks more or less than its statement.
-        since: The first revision of the legacy era that has the rule, if not all have it.
+        since: The first revision of the legacy era that has the rule, where that is not the statement's.
         revisions: The revisions, where they are not those of the statement.
         moves: The moves that give the rule its occasions.
         transports: The transports that it is about; empty for all.
@@ -62,7 +62,7 @@ def stated_rule(
         sections: dict[str, str] = {}
         for place in stated.places:
             sections.setdefault(place.revision, place.section)
-        of_rule = tuple(revisions) or _revisions(sections, since)
+        of_rule = tuple(revisions) or _revisions(sections, since or stated.since)
         newest = sections.get(of_rule[-1], "")
         legacy = sections.get(LISTED[0], newest)
         differs = LISTED[0] in of_rule and LISTED[1] in of_rule and legacy != newest

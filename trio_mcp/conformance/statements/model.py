@@ -33,7 +33,10 @@ AUTHORIZATION = "authorization"
 
 UNCHECKED = "unchecked"
 SPECIFICATION = "https://modelcontextprotocol.io/specification"
-TITLE = re.compile(r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,*-]+)")
+TITLE = re.compile(
+    r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,*-]+)"
+    r"(?: since (?P<since>20[\d-]+))?"
+)
 PLACE = re.compile(r"(?P<revisions>20[\d -]+) (?P<section>\S+) (?P<hash>[0-9a-f]{8})")
 
 
@@ -72,6 +75,7 @@ class Statement:
         rules: The ids of the rules that check it.
         reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if it can be observed.
         owns: Those of the rules that other statements name, too, but that take their sentence from this one.
+        since: The first revision of the legacy era that makes the demand; empty if all of them do.
     """
 
     text: str
@@ -81,6 +85,7 @@ class Statement:
     rules: tuple[str, ...]
     reason: str
     owns: tuple[str, ...] = ()
+    since: str = ""
 
     @property
     def observable(self) -> bool:
@@ -105,7 +110,8 @@ def statements() -> tuple[Statement, ...]:
 def _read(text: str, name: str) -> Iterator[Statement]:
     """Read a table: for each statement its text, below keyword, whom it binds and what checks it, then its places.
 
-    A star behind a rule marks the statement that it takes its sentence from, where several name it.
+    A star behind a rule marks the statement that it takes its sentence from, where several name it. ``since`` names the
+    first revision with the demand, where that is not the oldest.
     """
     for row in text.strip().split("\n\n"):
         words, title, *where = row.splitlines()
@@ -124,4 +130,5 @@ def _read(text: str, name: str) -> Iterator[Statement]:
             rules=tuple(name.removesuffix("*") for name in names),
             reason=reason,
             owns=tuple(name.removesuffix("*") for name in names if name.endswith("*")),
+            since=parsed["since"] or "",
         )
