@@ -737,7 +737,9 @@ class Session:
         self.tell_listener(request, "notifications/subscriptions/acknowledged", {"notifications": honoured})
 
     def tell_listener(self, request: Request, method: str, params: Message) -> None:
-        self.notify(method, params | {"_meta": {f"{PREFIX}subscriptionId": request.id}}, request)
+        # A subscription whose cancellation was read in this very turn is still listed.
+        if not request.scope.cancel_called:
+            self.notify(method, params | {"_meta": {f"{PREFIX}subscriptionId": request.id}}, request)
 
     def updated(self, uri: str) -> None:
         """Tell the client that a resource was changed, if it wants to know."""

@@ -377,6 +377,8 @@ class Web:
     def agrees(self, header: str | None, value: Any) -> bool:
         """Return whether a header says the same as an argument."""
         text = self.decoded(header)
+        if isinstance(value, bool):
+            return text == ("true" if value else "false")
         if not isinstance(value, int) or text is None:
             return text == value
         try:
