@@ -6,7 +6,15 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, is_notification, is_request
+from trio_mcp.conformance.rules.history import (
+    Connection,
+    History,
+    RecordedRequest,
+    inside,
+    is_notification,
+    is_request,
+    items_in,
+)
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.transcript.events import Event, Sender
@@ -270,13 +278,8 @@ def is_unknown(connection: Connection, method: str, name: Any) -> bool:
 
 def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
     """Return the names of the items that pages hold, in order."""
-    names = []
-    for page in asked:
-        items = (page.result or {}).get(field)
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and isinstance(item.get(key), str):
-                names.append(item[key])
-    return names
+    names = (inside(item, key) for page in asked for item in items_in(page.result, field))
+    return [name for name in names if isinstance(name, str)]
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -324,8 +327,7 @@ def notifications(connection: Connection, sender: Sender, *methods: str) -> Iter
 def subscription_of(message: Any) -> Any:
     """Return the subscription's id that a message carries; None if it carries none."""
     body = message.get("params", message.get("result")) if isinstance(message, dict) else None
-    entries = body.get("_meta") if isinstance(body, dict) else None
-    return entries.get(meta.SUBSCRIPTION_ID) if isinstance(entries, dict) else None
+    return inside(body, "_meta", meta.SUBSCRIPTION_ID)
 
 
 def subscribed(connection: Connection, listen: RecordedRequest) -> list[Event]:
