@@ -402,17 +402,16 @@ class Connection:
             if other is not None and (found := self._open.get((other, id_key(message.get("id"))))) is not None:
                 found.answers.append(event)
         elif is_notification(message):
-            params = message.get("params")
-            params = params if isinstance(params, dict) else {}
             if message["method"] == "notifications/cancelled":
                 # Only one's own requests: the two sides count ids separately, and the same id may be open in both
                 # directions.
-                found = self._open.get((event.sender, id_key(params.get("requestId"))))
+                found = self._open.get((event.sender, id_key(inside(message, "params", "requestId"))))
                 if found is not None:
                     self._give_up(found, event)
             elif message["method"] == "notifications/progress":
+                key = id_key(inside(message, "params", "progressToken"))
                 other = OTHER.get(event.sender)
-                if other is not None and (found := self._tokens.get((other, id_key(params.get("progressToken"))))):
+                if other is not None and (found := self._tokens.get((other, key))):
                     found.progress.append(event)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Connection, Exchange, History, inside, is_request
+from trio_mcp.conformance.rules.history import Connection, Exchange, History, inside, is_request, items_in
 from trio_mcp.conformance.rules.http import ELSEWHERE, is_clean, is_no_version, is_whole, posted, received
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each, exchanged
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -361,12 +361,10 @@ def unsupported_version_status(_: Event, _connection: Connection, exchange: Exch
 
 def _is_modern_only(connection: Connection) -> bool:
     """Return whether the server has said that it speaks no revision of the legacy era."""
-    for asked in connection.requests:
-        if asked.method == "server/discover" and asked.result is not None:
-            versions = asked.result.get("supportedVersions")
-            # An empty list, or none, promises nothing: such a server may still answer `initialize`.
-            return isinstance(versions, list) and bool(versions) and not set(map(str, versions)) & {*LEGACY_REVISIONS}
-    return False
+    results = (asked.result for asked in connection.requests if asked.method == "server/discover")
+    versions = items_in(next(filter(None, results), None), "supportedVersions")
+    # An empty list, or none, promises nothing: such a server may still respond to `initialize`.
+    return bool(versions) and {*map(str, versions)}.isdisjoint(LEGACY_REVISIONS)
 
 
 @stated_rule(

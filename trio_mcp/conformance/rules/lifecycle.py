@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -250,6 +251,10 @@ def _declaring(history: History) -> Iterator[tuple[Event, Connection, RecordedRe
             yield answer, connection, asked, versions
 
 
+# The form that the names of revisions have.
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
 def _shown(asked: RecordedRequest) -> str:
     return "a result" if asked.error is None else f"the error {code_of(asked)}"
 
@@ -259,7 +264,7 @@ def _shown(asked: RecordedRequest) -> str:
 def unsupported_version_error(_: Event, _connection: Connection, asked: RecordedRequest, versions: set[str]) -> Opinion:
     version = asked.meta.get(meta.PROTOCOL_VERSION)
     # A text that is not even a name may be malformed first of all.
-    if not isinstance(version, str) or not _looks_like_a_version(version):
+    if not isinstance(version, str) or _DATE.fullmatch(version) is None:
         return UNDECIDED
     # A revision that exists may be one that the server speaks without having said so yet.
     if version in REVISIONS or version in versions or not isinstance(asked.meta.get(meta.CLIENT_CAPABILITIES), dict):
@@ -275,11 +280,6 @@ def unsupported_version_error(_: Event, _connection: Connection, asked: Recorded
     if requested != version:
         return f"error.data.requested must be {version!r}, not {requested!r:.60}"
     return f"error.data.supported has {version}, which was refused" if version in named else None
-
-
-def _looks_like_a_version(version: str) -> bool:
-    parts = version.split("-")
-    return [len(part) for part in parts] == [4, 2, 2] and all(part.isdigit() for part in parts)
 
 
 @stated_rule(moves=("incomplete-meta",))

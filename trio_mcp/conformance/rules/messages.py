@@ -12,6 +12,7 @@ from trio_mcp.conformance.rules.common import (
     LARGEST,
     LEGACY,
     MODERN,
+    SAFE_INTEGER,
     code_of,
     ended_without_cause,
     is_ordered,
@@ -257,18 +258,17 @@ def _first(connection: Connection, request_id: Any) -> RecordedRequest | None:
 
 def _is_safe(message: Any) -> bool:
     request_id = inside(message, "id")
-    return isinstance(request_id, str) or request_id is None or (type(request_id) is int and abs(request_id) < 2**53)
+    return (
+        isinstance(request_id, str)
+        or request_id is None
+        or (type(request_id) is int and abs(request_id) <= SAFE_INTEGER)
+    )
 
 
 @stated_rule(moves=("unknown-notification", "cancel-finished", "cancel-unknown", "stray-response"))
 def notification_unanswered(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # Only if nothing else was sent that could be meant by an error without an id.
-        if not is_ordered(connection) or any(e.kind == "text" and e.sender == "client" for e in connection.events):
-            continue
-        if not all(_is_clear(connection, event) for event in messages_of(connection, "client")):
-            continue
-        if connection.revision != "2025-03-26" and any(isinstance(e.message, list) for e in connection.events):
+        if not _is_clear(connection):
             continue
         unnamed = [
             e for e in messages_of(connection, "server") if is_response(e.message) and e.message.get("id") is None
@@ -280,8 +280,17 @@ def notification_unanswered(history: History) -> Iterator[Verdict]:
                 yield held(event)
 
 
-def _is_clear(connection: Connection, event: Event) -> bool:
-    return is_plain(connection, event) or (event.text is None and is_response(event.message))
+def _is_clear(connection: Connection) -> bool:
+    """Return whether only notifications were sent that could be meant by an error without an id."""
+    return (
+        is_ordered(connection)
+        and not any(event.kind == "text" and event.sender == "client" for event in connection.events)
+        and all(
+            is_plain(connection, event) or (event.text is None and is_response(event.message))
+            for event in messages_of(connection, "client")
+        )
+        and not (connection.revision != "2025-03-26" and any(isinstance(e.message, list) for e in connection.events))
+    )
 
 
 @rule(
