@@ -10,7 +10,6 @@ from trio_mcp.conformance.rules.history import (
     Connection,
     History,
     RecordedRequest,
-    inside,
     is_notification,
     is_request,
     items_in,
@@ -286,8 +285,13 @@ def is_unknown(connection: Connection, method: str, name: Any) -> bool:
 
 def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
     """Return the names of the items that pages hold, in order."""
-    names = (inside(item, key) for page in asked for item in items_in(page.result, field))
-    return [name for name in names if isinstance(name, str)]
+    names = []
+    for page in asked:
+        items = (page.result or {}).get(field)
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict) and isinstance(item.get(key), str):
+                names.append(item[key])
+    return names
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -335,7 +339,8 @@ def notifications(connection: Connection, sender: Sender, *methods: str) -> Iter
 def subscription_of(message: Any) -> Any:
     """Return the subscription's id that a message carries; None if it carries none."""
     body = message.get("params", message.get("result")) if isinstance(message, dict) else None
-    return inside(body, "_meta", meta.SUBSCRIPTION_ID)
+    entries = body.get("_meta") if isinstance(body, dict) else None
+    return entries.get(meta.SUBSCRIPTION_ID) if isinstance(entries, dict) else None
 
 
 def subscribed(connection: Connection, listen: RecordedRequest) -> list[Event]:

@@ -285,7 +285,8 @@ class Connection:
         for asked in self.requests:
             if asked.method in LISTS and asked.result is not None:
                 field, key = LISTS[asked.method]
-                for item in items_in(asked.result, field):
+                items = asked.result.get(field)
+                for item in items if isinstance(items, list) else ():
                     if isinstance(item, dict) and isinstance(item.get(key), str):
                         found[asked.method][item[key]] = item
         return found
@@ -387,32 +388,38 @@ class Connection:
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
             # Malformed ones count, too: a server may answer a request by its id though something else in it is wrong.
             self._uses[id_key(message["id"])] = self.uses(message["id"]) + 1
-        token = inside(message, "params", "_meta", meta.PROGRESS_TOKEN)
-        if event.sender == "client" and token is not None:
+        if event.sender == "client" and (token := _token(message)) is not None:
             self._givers.setdefault(id_key(token), []).append(event)
         if is_request(message):
             asked = RecordedRequest(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
             # Never removed when it is answered: a second response, or a late cancellation, must still find its request.
             self._open[event.sender, id_key(asked.id)] = asked
-            if is_request_id(token):
+            if is_request_id(token := asked.meta.get(meta.PROGRESS_TOKEN)):
                 self._tokens[event.sender, id_key(token)] = asked
         elif is_response(message):
             other = OTHER.get(event.sender)
             if other is not None and (found := self._open.get((other, id_key(message.get("id"))))) is not None:
                 found.answers.append(event)
         elif is_notification(message):
+            params = message.get("params")
+            params = params if isinstance(params, dict) else {}
             if message["method"] == "notifications/cancelled":
                 # Only one's own requests: the two sides count ids separately, and the same id may be open in both
                 # directions.
-                found = self._open.get((event.sender, id_key(inside(message, "params", "requestId"))))
+                found = self._open.get((event.sender, id_key(params.get("requestId"))))
                 if found is not None:
                     self._give_up(found, event)
             elif message["method"] == "notifications/progress":
-                key = id_key(inside(message, "params", "progressToken"))
                 other = OTHER.get(event.sender)
-                if other is not None and (found := self._tokens.get((other, key))):
+                if other is not None and (found := self._tokens.get((other, id_key(params.get("progressToken"))))):
                     found.progress.append(event)
+
+
+def _token(message: Any) -> Any:
+    params = message.get("params") if isinstance(message, dict) else None
+    entries = params.get("_meta") if isinstance(params, dict) else None
+    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
 
 
 def id_key(value: Any) -> Any:
