@@ -45,15 +45,14 @@ def is_clean(exchange: Exchange) -> bool:
     headers = exchange.request.headers
     # Without Accept any type will do (RFC 9110, section 12.5.1), so a missing header is read as `*/*`.
     accept = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
-    wanted = {"text/event-stream"} if exchange.method == "GET" else set()
-    if exchange.method == "POST":
-        # Official SDKs answer 406 unless both types are named, as they may: the text demands both of the client
-        # (Sending Messages).
-        wanted = {"application/json", "text/event-stream"}
-        if media_type(exchange.request) != "application/json":
-            return False
+    typed = exchange.method != "POST" or media_type(exchange.request) == "application/json"
     # Which origins a server allows can't be seen, so any Origin at all may be why it refused.
-    return "origin" not in headers and (wanted <= accept or "*/*" in accept)
+    return typed and "origin" not in headers and ("*/*" in accept or _WANTED.get(exchange.method, set()) <= accept)
+
+
+# Official SDKs respond to a POST with 406 unless both types are named, as they may: the text demands both of the client
+# (Sending Messages).
+_WANTED: Final = {"GET": {"text/event-stream"}, "POST": {"application/json", "text/event-stream"}}
 
 
 def is_no_version(version: str) -> bool:
@@ -501,11 +500,10 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
     # Log messages and changes may rightly be repeated word for word, so only what has a name of its own counts.
-    params = message.get("params")
-    if message.get("method") == "notifications/progress" and isinstance(params, dict):
-        token = params.get("progressToken")
-        return ("progress", repr(token), repr(params.get("progress"))) if len(connection.givers(token)) == 1 else None
-    return None
+    token = inside(message, "params", "progressToken")
+    if message.get("method") != "notifications/progress" or len(connection.givers(token)) != 1:
+        return None
+    return "progress", repr(token), repr(inside(message, "params", "progress"))
 
 
 @stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])

@@ -55,6 +55,10 @@ def _said(history: History) -> Iterator[tuple[Event, Connection]]:
     return ((event, connection) for connection in history for event in messages_of(connection, "server"))
 
 
+def _responses(connection: Connection) -> Iterator[Event]:
+    return (event for event in messages_of(connection, "server") if is_response(event.message))
+
+
 @stated_rule(moves=(*CALLS, "unknown-method"))
 def json_rpc_envelope(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -195,9 +199,8 @@ def request_answered(history: History) -> Iterator[Verdict]:
 def answered_once(history: History) -> Iterator[Verdict]:
     for connection in history:
         seen: Counter[Any] = Counter()
-        responses = (event for event in messages_of(connection, "server") if is_response(event.message))
         # An error without an id may be about anything that could not be read, so it answers no request twice.
-        for event in _first_sent(event for event in responses if event.message.get("id") is not None):
+        for event in _first_sent(one for one in _responses(connection) if one.message.get("id") is not None):
             request_id = event.message["id"]
             # The text, because the id of a stray response may be a list or an object, which can't be hashed.
             key = type(request_id), repr(request_id)
@@ -219,16 +222,13 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
         # kit's.
         texts = [event.text for event in connection.events if event.sender == "client" and event.text is not None]
         unsafe = not all(_is_safe(event.message) for event in messages_of(connection, "client"))
-        for event in messages_of(connection, "server"):
-            message = event.message
-            if not is_response(message):
-                continue
-            request_id = message.get("id")
+        for event in _responses(connection):
+            request_id = event.message.get("id")
             if isinstance(request_id, float) and request_id.is_integer():
                 request_id = int(request_id)  # the same number in JSON
             if request_id is None:
                 # To JSON-RPC null is an id; only MCP forbids it.
-                if "error" not in message and not connection.uses(None):
+                if "error" not in event.message and not connection.uses(None):
                     yield broken(event, "the result has no id")
             elif connection.uses(request_id):
                 asked = _first(connection, request_id)
@@ -270,9 +270,7 @@ def notification_unanswered(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not _is_clear(connection):
             continue
-        unnamed = [
-            e for e in messages_of(connection, "server") if is_response(e.message) and e.message.get("id") is None
-        ]
+        unnamed = [event for event in _responses(connection) if event.message.get("id") is None]
         for event in unnamed:
             yield broken(event, "only requests with ids and notifications were sent, but the response has no id")
         for event in messages_of(connection, "client"):
@@ -365,7 +363,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not is_ordered(connection):  # HTTP has other reasons for errors without an id
             continue
-        named = {repr(e.message.get("id")) for e in messages_of(connection, "server") if is_response(e.message)}
+        named = {repr(response.message.get("id")) for response in _responses(connection)}
         since_last: list[Event] = []
         for event in connection.events:
             if event.sender == "client":
