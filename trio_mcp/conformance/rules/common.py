@@ -6,7 +6,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, is_notification, is_request
+from trio_mcp.conformance.rules.history import (
+    Connection,
+    History,
+    RecordedRequest,
+    is_notification,
+    is_request,
+    items_in,
+)
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.transcript.events import Event, Sender
@@ -37,6 +44,7 @@ __all__ = [
     "schema_problem",
     "subscribed",
     "subscription_of",
+    "supported",
     "survived",
 ]
 
@@ -209,6 +217,13 @@ def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, R
 def is_refused_late(asked: RecordedRequest) -> bool:
     """Return whether a request was answered with an error after it had been cancelled."""
     return asked.cancelled is not None and asked.error is not None
+
+
+def supported(history: History) -> set[str]:
+    """Return the revisions that the server says it speaks."""
+    # Anywhere in the history: the revisions of a server do not depend on the connection.
+    named = (items_in(asked.result, "supportedVersions") for _, asked in history.requests("server/discover"))
+    return {each for versions in named for each in versions if isinstance(each, str)}
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

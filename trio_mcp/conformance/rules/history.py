@@ -22,9 +22,13 @@ __all__ = [
     "History",
     "RecordedRequest",
     "id_key",
+    "inside",
+    "is_message",
     "is_notification",
     "is_request",
     "is_response",
+    "items_in",
+    "media_type",
 ]
 
 T = TypeVar("T")
@@ -52,6 +56,29 @@ def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
     # Both at once too: that breaks a rule, but it is still meant as a response, and its request counts as answered.
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
+
+
+def is_message(message: Any) -> bool:
+    """Return whether a JSON value is one message: a request, a notification or a response."""
+    return is_request(message) or is_notification(message) or is_response(message)
+
+
+def inside(value: Any, *keys: str) -> Any:
+    """Return what nested objects of JSON hold under these keys; None where a key or an object is missing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def items_in(value: Any, *keys: str) -> list[Any]:
+    """Return the list that nested objects of JSON hold under these keys; an empty list if they hold none."""
+    found = inside(value, *keys)
+    return found if isinstance(found, list) else []
+
+
+def media_type(head: Event) -> str:
+    """Return the type of the body that the head of an HTTP message announces, without parameters."""
+    return head.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @attrs.define(eq=False)
@@ -150,8 +177,7 @@ class Exchange:
     @property
     def is_stream(self) -> bool:
         """Whether the response is a stream of server-sent events."""
-        kind = "" if self.response is None else self.response.headers.get("content-type", "")
-        return kind.partition(";")[0].strip().lower() == "text/event-stream"
+        return self.response is not None and media_type(self.response) == "text/event-stream"
 
 
 @attrs.define(eq=False)
@@ -199,13 +225,18 @@ class Connection:
         response = None if exchange is None else exchange.response
         return response if response is not None and "mcp-session-id" in response.headers else None
 
+    @property
+    def session_id(self) -> str | None:
+        """The id of its session, if it has one."""
+        return None if self.session is None else self.session.headers["mcp-session-id"]
+
     @cached_property
     def session_end(self) -> Event | None:
         """The HTTP response with which the server agreed to end the session."""
         if self.session is None:
             return None
         for exchange in self.exchanges.values():
-            same = exchange.request.headers.get("mcp-session-id") == self.session.headers["mcp-session-id"]
+            same = exchange.request.headers.get("mcp-session-id") == self.session_id
             if exchange.method == "DELETE" and same and 200 <= (exchange.status or 0) < 300:
                 return exchange.response
         return None

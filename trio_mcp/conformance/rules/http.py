@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,27 +14,24 @@ from trio_mcp.conformance.rules.history import (
     Exchange,
     History,
     RecordedRequest,
+    inside,
+    is_message,
     is_notification,
     is_request,
     is_response,
+    media_type,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each, exchanged
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
-from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
+from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["ELSEWHERE", "is_clean", "is_no_version", "over_http", "received"]
+__all__ = ["ELSEWHERE", "is_clean", "is_no_version", "is_whole", "posted", "received"]
 
 # HTTP+SSE, the transport of 2024-11-05, has other rules.
 STREAMABLE: Final = REVISIONS[1:]
-# Only these revisions have sessions, GET streams and resumption; 2026-07-28 dropped all three (Earlier Streamable HTTP
-# Revisions).
-SESSIONS: Final = LEGACY_REVISIONS[1:]
-# The header came with 2025-06-18; a server of 2025-03-26 may ignore whatever it says.
-VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
-
-http_rule: Final = partial(rule, transports=["http"])
 
 
 # 403 is left out: to `origin_checked` it is the right answer. Where a refused Origin or Host would be an excuse, rules
@@ -44,31 +40,19 @@ ELSEWHERE: Final = frozenset({401, 407, 408, 429, 502, 503, 504})
 """Statuses that say nothing about these rules: authorization, and a server or a proxy with too much to do."""
 
 
-def over_http(history: History, *methods: str) -> Iterator[tuple[Connection, Exchange]]:
-    """Yield the exchanges over Streamable HTTP that have a response, or only those of some HTTP methods."""
-    for connection in history:
-        if connection.transport == "http":
-            for exchange in connection.exchanges.values():
-                # Without a response the connection was lost, which says nothing about how the server treats such a
-                # request.
-                if exchange.response is not None and (not methods or exchange.method in methods):
-                    yield connection, exchange
-
-
 def is_clean(exchange: Exchange) -> bool:
     """Return whether a request has no header that would be a reason of its own to refuse it."""
     headers = exchange.request.headers
     # Without Accept any type will do (RFC 9110, section 12.5.1), so a missing header is read as `*/*`.
     accept = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
-    wanted = {"text/event-stream"} if exchange.method == "GET" else set()
-    if exchange.method == "POST":
-        # Official SDKs answer 406 unless both types are named, as they may: the text demands both of the client
-        # (Sending Messages).
-        wanted = {"application/json", "text/event-stream"}
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return False
+    typed = exchange.method != "POST" or media_type(exchange.request) == "application/json"
     # Which origins a server allows can't be seen, so any Origin at all may be why it refused.
-    return "origin" not in headers and (wanted <= accept or "*/*" in accept)
+    return typed and "origin" not in headers and ("*/*" in accept or _WANTED.get(exchange.method, set()) <= accept)
+
+
+# Official SDKs respond to a POST with 406 unless both types are named, as they may: the text demands both of the client
+# (Sending Messages).
+_WANTED: Final = {"GET": {"text/event-stream"}, "POST": {"application/json", "text/event-stream"}}
 
 
 def is_no_version(version: str) -> bool:
@@ -85,9 +69,11 @@ def received(exchange: Exchange) -> Iterator[Event]:
     return (event for event in exchange.received if isinstance(event.message, dict))
 
 
-def _response(exchange: Exchange) -> Event:
-    assert exchange.response is not None  # as `over_http` makes sure
-    return exchange.response
+def posted(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
+    """Yield the POSTs of requests as occasions."""
+    for response, connection, exchange in exchanged("POST")(history):
+        if is_request(exchange.message):
+            yield response, connection, exchange
 
 
 def is_whole(exchange: Exchange) -> bool:
@@ -101,6 +87,11 @@ def _is_given_up(asked: RecordedRequest) -> bool:
     return not asked.answers and (asked.cancelled is not None or asked.overdue is not None)
 
 
+def _asked(connection: Connection, exchange: Exchange) -> RecordedRequest:
+    """Return the request that was POSTed."""
+    return next(asked for asked in connection.requests if asked.event is exchange.sent[0])
+
+
 def _lives(connection: Connection, event: Event) -> bool:
     """Return whether an event came while neither side had ended the connection or its session."""
     close = connection.close
@@ -110,120 +101,100 @@ def _lives(connection: Connection, event: Event) -> bool:
     return not closed and not connection.is_after_session(event)
 
 
-def _is_json(exchange: Exchange) -> bool:
-    kind = _response(exchange).headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == "application/json"
-
-
 # --- requests and their responses -------------------------------------------------------------------------------------
 
 
 @stated_rule(
     revisions=STREAMABLE,
     older="basic/transports#streamable-http",
-    sentence="The endpoint accepts POST.",
     moves=["call-tool", "list-all", "ping"],
     transports=["http"],
 )
-def endpoint_methods(history: History) -> Iterator[Verdict]:
+@each(posted)
+def endpoint_methods(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST of a request."""
-    for _, exchange in over_http(history, "POST"):
-        if is_request(exchange.message) and is_clean(exchange):
-            # Any other status is about this request. Only these two say that the method is not supported (RFC 9110,
-            # sections 15.5.6 and 15.6.2).
-            yield judged(exchange.status not in (405, 501), _response(exchange), f"a POST got {exchange.status}")
+    if not is_clean(exchange):
+        return UNDECIDED
+    # Any other status is about this request. Only these two say that the method is not supported (RFC 9110, sections
+    # 15.5.6 and 15.6.2).
+    return f"a POST got {exchange.status}" if exchange.status in (405, 501) else None
 
 
-@stated_rule(
-    since="2025-03-26",
-    sentence="A request from a foreign Origin is refused with 403.",
-    moves=["foreign-origin"],
-    transports=["http"],
-)
-def origin_checked(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["foreign-origin"], transports=["http"])
+@each(exchanged())
+def origin_checked(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each request with an Origin of another host, if the server is local: elsewhere it may trust any."""
-    for connection, exchange in over_http(history):
-        headers = exchange.request.headers
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        origin = urlsplit(headers.get("origin", "")).hostname or ""
-        # `null`, and what is not a URL, has no host. Whether it counts as "invalid" the text leaves to the server.
-        if not origin or not _is_local(host) or _is_local(origin) or exchange.status in ELSEWHERE:
-            continue
-        # The status is named since 2025-11-25.
-        enough = exchange.status == 403 or (connection.revision < "2025-11-25" and (exchange.status or 0) >= 400)
-        # server-everything, and FastMCP unless told otherwise, accept any Origin. DNS rebinding reaches local servers
-        # just so, hence a fault.
-        yield judged(enough, _response(exchange), f"a request from the origin {origin} got status {exchange.status}")
+    headers = exchange.request.headers
+    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    origin = urlsplit(headers.get("origin", "")).hostname or ""
+    # `null`, and what is not a URL, has no host. Whether it counts as "invalid" the text leaves to the server.
+    if not origin or not _is_local(host) or _is_local(origin) or exchange.status in ELSEWHERE:
+        return UNDECIDED
+    # The status is named since 2025-11-25.
+    enough = exchange.status == 403 or (connection.revision < "2025-11-25" and (exchange.status or 0) >= 400)
+    # server-everything, and FastMCP unless told otherwise, accept any Origin. DNS rebinding reaches local servers
+    # just so, hence a fault.
+    return None if enough else f"a request from the origin {origin} got status {exchange.status}"
 
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or is_loopback(host)
 
 
-@stated_rule(since="2025-03-26", moves=["unknown-notification", "stray-response"], transports=["http"])
-def notification_accepted_202(history: History) -> Iterator[Verdict]:
-    """Judge each POST of a notification that was not refused."""
-    for _, exchange in _posted_notices(history):
-        status = exchange.status or 0
-        # Until the response has ended, a body may still come; and one that was cut off may have lost it.
-        if 200 <= status < 300 and is_whole(exchange):
-            if exchange.received:
-                yield broken(exchange.received[0], f"a notification got status {status} with a body")
-            else:
-                yield judged(status == 202, _response(exchange), f"a notification got status {status}, not 202")
-
-
-@stated_rule(
-    since="2025-03-26", moves=["unknown-notification", "stray-response", "tell-in-unknown-version"], transports=["http"]
-)
-def notification_refused_with_error(history: History) -> Iterator[Verdict]:
-    """Judge each POST of a notification that got an error."""
-    for _, exchange in _posted_notices(history):
-        status = exchange.status or 0
-        # An error in the body of a 200 looks like acceptance to a client that reads the status alone, as it may: the
-        # body is optional.
-        error = next((event for event in received(exchange) if "error" in event.message), None)
-        if status >= 400 or error is not None:
-            yield judged(status >= 400, error or _response(exchange), f"an error came with status {status}")
-
-
-def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
-    for connection, exchange in over_http(history, "POST"):
+def _posted_notices(history: History) -> Iterator[tuple[Event, Exchange]]:
+    for response, connection, exchange in exchanged("POST")(history):
         message = exchange.message
         # In the modern era clients send no responses (Sending Messages), so the text doesn't say what one gets.
         if is_notification(message) or (is_response(message) and not connection.modern):
-            yield connection, exchange
+            yield response, exchange
 
 
-@stated_rule(
-    since="2025-03-26",
-    sentence="A request is answered with one JSON object, or with an event stream.",
-    moves=["call-tool", "list-all", "ping"],
-    transports=["http"],
-)
-def answer_content_type(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["unknown-notification", "stray-response"], transports=["http"])
+@each(_posted_notices)
+def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
+    """Judge each POST of a notification that was not refused."""
+    status = exchange.status or 0
+    # Until the response has ended, a body may still come; and one that was cut off may have lost it.
+    if not 200 <= status < 300 or not is_whole(exchange):
+        return UNDECIDED
+    if exchange.received:
+        return broken(exchange.received[0], f"a notification got status {status} with a body")
+    return None if status == 202 else f"a notification got status {status}, not 202"
+
+
+@stated_rule(moves=["unknown-notification", "stray-response", "tell-in-unknown-version"], transports=["http"])
+@each(_posted_notices)
+def notification_refused_with_error(response: Event, exchange: Exchange) -> Opinion:
+    """Judge each POST of a notification that got an error."""
+    status = exchange.status or 0
+    # An error in the body of a 200 looks like acceptance to a client that reads the status alone, as it may: the body
+    # is optional.
+    error = next((event for event in received(exchange) if "error" in event.message), None)
+    if status < 400 and error is None:
+        return UNDECIDED
+    return judged(status >= 400, error or response, f"an error came with status {status}")
+
+
+@stated_rule(moves=["call-tool", "list-all", "ping"], transports=["http"])
+@each(posted)
+def answer_content_type(response: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
-    for connection, exchange in over_http(history, "POST"):
-        # The sentence is about answers. What a refusal has for a body, such as a proxy's page, is left open.
-        if not is_request(exchange.message) or not 200 <= (exchange.status or 0) < 300:
-            continue
-        asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-        # A cancelled request needs no response, so its POST may end without a body, and then without a type.
-        if asked is not None and _is_given_up(asked):
-            continue
-        response = _response(exchange)
-        if exchange.is_stream:
-            yield held(response)
-        elif not _is_json(exchange):
-            kind = response.headers.get("content-type")
-            yield broken(response, f"a request got status {exchange.status} with Content-Type {kind!r}")
-        # A body that was cut off may have been one object.
-        elif is_whole(exchange):
-            one = len(exchange.received) == 1 and isinstance(exchange.received[0].message, dict)
-            yield judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
+    # The statement is about successful responses. The body of a refusal, such as a proxy's page, is left open. A
+    # cancelled request needs no response, so its POST may end without a body, and then without a type.
+    if not 200 <= (exchange.status or 0) < 300 or _is_given_up(_asked(connection, exchange)):
+        return UNDECIDED
+    if exchange.is_stream:
+        return None
+    if media_type(response) != "application/json":
+        return f"a request got status {exchange.status} with Content-Type {response.headers.get('content-type')!r}"
+    # A body that was cut off may have been one object.
+    if not is_whole(exchange):
+        return UNDECIDED
+    one = len(exchange.received) == 1 and isinstance(exchange.received[0].message, dict)
+    return judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
 
 
-@http_rule(
+@rule(
     "MUST",
     "server",
     "basic#messages",
@@ -231,28 +202,28 @@ def answer_content_type(history: History) -> Iterator[Verdict]:
     older="basic#messages",
     revisions=STREAMABLE,
     moves=["call-tool", "list-all"],
+    transports=["http"],
 )
 def one_message_an_event(history: History) -> Iterator[Verdict]:
     """Judge each event of the usual type; an event without data gives a place to resume from."""
-    for _, exchange in over_http(history, "POST", "GET"):
+    for _, _, exchange in exchanged("POST", "GET")(history):
         for event in exchange.received if exchange.is_stream else ():
             # Clients ignore events of other types, as SSE demands, so a server may use them for itself.
             if event.facts.get("event", "message") == "message" and event.text != b"":
-                found = event.message
                 # A list is a batch, right or wrong by revision, which other rules judge. server-everything replays the
                 # priming events of its streams as `{}`, which no client can read.
-                kept = isinstance(found, list) or is_request(found) or is_notification(found) or is_response(found)
+                kept = isinstance(event.message, list) or is_message(event.message)
                 yield judged(kept, event, "the data of an event are not a message")
 
 
 # --- the streams of requests ------------------------------------------------------------------------------------------
 
 
-def _streams(history: History, *, modern: bool | None = None) -> Iterator[tuple[Connection, Exchange, dict[str, Any]]]:
-    """Yield the streams in answer to POSTed requests, with these."""
-    for connection, exchange in over_http(history, "POST"):
-        if is_request(exchange.message) and exchange.is_stream and modern in (None, connection.modern):
-            yield connection, exchange, exchange.message
+def _streams(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
+    """Yield the streams in response to POSTed requests as occasions."""
+    for response, connection, exchange in posted(history):
+        if exchange.is_stream:
+            yield response, connection, exchange
 
 
 def _is_answer_to(event: Event, message: Any) -> bool:
@@ -261,40 +232,48 @@ def _is_answer_to(event: Event, message: Any) -> bool:
     return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
 
 
-@stated_rule(since="2025-11-25", moves=["call-tool", "break-and-resume"], transports=["http"])
-def stream_primed(history: History) -> Iterator[Verdict]:
+def _answer(message: Any, *exchanges: Exchange) -> Event | None:
+    """Return the first response to a request in the bodies of these HTTP responses, if there is one."""
+    return next((event for each in exchanges for event in each.received if _is_answer_to(event, message)), None)
+
+
+def _has_ids(exchange: Exchange) -> bool:
+    return any(event.facts.get("event_id") for event in exchange.received)
+
+
+def _server_end(exchange: Exchange) -> Event | None:
+    """Return the end of a response that the server ended in order, if it did."""
+    end = exchange.end
+    return end if end is not None and end.facts.get("by") == "server" and not end.facts.get("cut") else None
+
+
+@stated_rule(moves=["call-tool", "break-and-resume"], transports=["http"])
+@each(_streams)
+def stream_primed(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each stream with event ids; without them there is nothing to resume from."""
-    for connection, exchange, _ in _streams(history):
-        # The event without data is new in 2025-11-25, and servers go by the version that the request's header names.
-        if exchange.request.headers.get("mcp-protocol-version") != connection.revision:
-            continue
-        if any(event.facts.get("event_id") for event in exchange.received):
-            # Only the first event counts: a client that is cut off before it has nothing to resume from, whatever ids
-            # follow.
-            first = exchange.received[0]
-            primed = bool(first.facts.get("event_id")) and first.text == b""
-            yield judged(primed, first, "the stream has event ids, but its first event has data, or no id")
+    # The event without data is new in 2025-11-25, and servers go by the version that the request's header names.
+    if exchange.request.headers.get("mcp-protocol-version") != connection.revision or not _has_ids(exchange):
+        return UNDECIDED
+    # Only the first event counts: a client that is cut off before it has nothing to resume from, whatever ids follow.
+    first = exchange.received[0]
+    primed = bool(first.facts.get("event_id")) and first.text == b""
+    return judged(primed, first, "the stream has event ids, but its first event has data, or no id")
 
 
-@stated_rule(
-    since="2025-11-25",
-    sentence="Before the server closes a stream that has not ended, it sends `retry`.",
-    moves=["call-tool", "calls-at-once"],
-    transports=["http"],
-)
-def retry_before_close(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["call-tool", "calls-at-once"], transports=["http"])
+@each(_streams)
+def retry_before_close(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each stream that was closed early and gave its response when it was resumed."""
-    for connection, exchange, message in _streams(history):
-        ended = exchange.end is not None and exchange.end.facts.get("by") == "server" and is_whole(exchange)
-        if ended and not any(_is_answer_to(event, message) for event in exchange.received):
-            # A stream without response that no one resumed may have been ended for good, which `stream_has_response`
-            # judges.
-            later = [other for other in connection.exchanges.values() if _root(connection, other) is exchange]
-            if any(_is_answer_to(event, message) for other in later for event in other.received):
-                # The text wants `retry` before the close, not in the last event, so any event of the stream will do.
-                said = any("retry" in event.facts for event in exchange.received)
-                assert exchange.end is not None
-                yield judged(said, exchange.end, "the stream was closed before the response, without `retry`")
+    end = _server_end(exchange)
+    if end is None or _answer(exchange.message, exchange) is not None:
+        return UNDECIDED
+    # A stream without response that no one resumed may have been ended for good, which `stream_has_response` judges.
+    later = [other for other in connection.exchanges.values() if _root(connection, other) is exchange]
+    if _answer(exchange.message, *later) is None:
+        return UNDECIDED
+    # The text wants `retry` before the close, not in the last event, so any event of the stream will do.
+    said = any("retry" in event.facts for event in exchange.received)
+    return judged(said, end, "the stream was closed before the response, without `retry`")
 
 
 def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
@@ -310,37 +289,58 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
     return exchange
 
 
-@stated_rule(since="2025-03-26", moves=["call-tool", "list-all"], transports=["http"])
-def stream_has_response(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["call-tool", "list-all"], transports=["http"])
+@each(_streams)
+def stream_has_response(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each stream that the server ended for good: it was not cancelled, and can't be resumed."""
-    for connection, exchange, message in _streams(history):
-        answer = next((event for event in exchange.received if _is_answer_to(event, message)), None)
-        if answer is not None:
-            yield held(answer)
-        elif exchange.end is not None and is_whole(exchange):
-            asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-            # A cancelled request gets no response, and a server may end streams with the session (Sending Messages to
-            # the Server). Of two requests with one id, which no client may send, one may go without.
-            twice = connection.uses(message["id"]) > 1
-            given_up = asked is None or twice or _is_given_up(asked) or not _lives(connection, exchange.end)
-            # With event ids, the response may come on another connection: the text tells such clients to poll.
-            resumable = any(event.facts.get("event_id") for event in exchange.received)
-            if not given_up and not resumable:
-                yield broken(exchange.end, "the stream ended without the response")
+    if (answer := _answer(exchange.message, exchange)) is not None:
+        return held(answer)
+    # With event ids, the response may come on another connection: the text tells such clients to poll.
+    if exchange.end is None or not is_whole(exchange) or _has_ids(exchange):
+        return UNDECIDED
+    # A cancelled request gets no response, and a server may end streams with the session (Sending Messages to the
+    # Server). Of two requests with one id, which no client may send, one may go without.
+    twice = connection.uses(exchange.message["id"]) > 1
+    if twice or _is_given_up(_asked(connection, exchange)) or not _lives(connection, exchange.end):
+        return UNDECIDED
+    return broken(exchange.end, "the stream ended without the response")
 
 
-@stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once"], transports=["http"])
-def stream_messages_should_relate(history: History) -> Iterator[Verdict]:
+def _on_streams(*, modern: bool) -> Occasions[dict[str, Any]]:
+    """Return the messages on the streams of requests as occasions: each with the request."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
+        for _, connection, exchange in _streams(history):
+            if connection.modern is modern:
+                yield from ((event, exchange.message) for event in received(exchange))
+
+    return occasions
+
+
+def _relation(event: Event, message: dict[str, Any]) -> Opinion:
+    """Judge whether a response or progress on the stream of a request belongs to that request."""
+    found = event.message
+    # An error about a message that could not be read has no id, or null.
+    if is_response(found) and found.get("id") is not None:
+        related = _is_answer_to(event, message)
+        return None if related else f"the response to another request, {found['id']!r}, came"
+    if found.get("method") != "notifications/progress":
+        return UNDECIDED
+    token = inside(found, "params", "progressToken")
+    own = inside(message, "params", "_meta", meta.PROGRESS_TOKEN)
+    return None if token == own else f"progress of another request came, with the token {token!r}"
+
+
+@stated_rule(moves=["call-tool", "calls-at-once"], transports=["http"])
+@each(_on_streams(modern=False))
+def stream_messages_should_relate(event: Event, message: dict[str, Any]) -> Opinion:
     """Judge each response and each progress notification on the stream of a request."""
-    for _, exchange, message in _streams(history, modern=False):
-        for event in received(exchange):
-            # A tool may change a list, so that change belongs to its call. A ping changes nothing: what is announced on
-            # its stream belongs to something else.
-            if event.message.get("method") in CHANGES and message["method"] in QUIET:
-                yield broken(event, f"{event.message['method']} came on the stream of {message['method']}")
-            else:
-                # Questions and log messages don't say which request they belong to; only an id or a token does.
-                yield from _related(event, message)
+    # A tool may change a list, so that change belongs to its call. A ping changes nothing: what is announced on its
+    # stream belongs to something else.
+    if event.message.get("method") in CHANGES and message["method"] in QUIET:
+        return f"{event.message['method']} came on the stream of {message['method']}"
+    # Questions and log messages don't say which request they belong to; only an id or a token does.
+    return _relation(event, message)
 
 
 CHANGES: Final = frozenset(
@@ -352,151 +352,133 @@ QUIET: Final = frozenset({"ping", "tools/list", "prompts/list", "resources/list"
 """Requests that change nothing."""
 
 
-@stated_rule(
-    sentence="On the stream of a request come only notifications of that request.",
-    moves=["call-tool", "calls-at-once", "listen"],
-    transports=["http"],
-)
-def stream_messages_relate(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["call-tool", "calls-at-once", "listen"], transports=["http"])
+@each(_on_streams(modern=True))
+def stream_messages_relate(event: Event, message: dict[str, Any]) -> Opinion:
     """Judge each response and each notification that says what it belongs to."""
-    for _, exchange, message in _streams(history, modern=True):
-        listens = message["method"] == "subscriptions/listen"
-        for event in received(exchange):
-            method = event.message.get("method")
-            # Receiving Messages says that log messages flow only on the stream of the request that they relate to.
-            if method == "notifications/message" and listens:
-                yield broken(event, "a log message came on the stream of a subscription")
-            # Changes have streams of their own in this era, so even the call that made the change doesn't excuse one
-            # here.
-            elif (method == "notifications/subscriptions/acknowledged" or method in CHANGES) and not listens:
-                yield broken(event, f"{method} came on the stream of {message['method']}, not of a subscription")
-            else:
-                yield from _related(event, message)
+    method = event.message.get("method")
+    listens = message["method"] == "subscriptions/listen"
+    # Receiving Messages says that log messages flow only on the stream of the request that they relate to.
+    if method == "notifications/message" and listens:
+        return "a log message came on the stream of a subscription"
+    # Changes have streams of their own in this era, so even the call that made the change doesn't excuse one here.
+    if (method == "notifications/subscriptions/acknowledged" or method in CHANGES) and not listens:
+        return f"{method} came on the stream of {message['method']}, not of a subscription"
+    return _relation(event, message)
 
 
-def _related(event: Event, message: dict[str, Any]) -> Iterator[Verdict]:
-    found = event.message
-    if is_response(found) and "id" in found:
-        # An error about a message that could not be read has no id, or null.
-        if found["id"] is not None:
-            yield judged(
-                _is_answer_to(event, message), event, f"the response to another request, {found['id']!r}, came"
-            )
-    elif found.get("method") == "notifications/progress":
-        params, given = found.get("params"), message.get("params")
-        token = params.get("progressToken") if isinstance(params, dict) else None
-        entries = given.get("_meta") if isinstance(given, dict) else None
-        own = entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
-        yield judged(token == own, event, f"progress of another request came, with the token {token!r}")
-
-
-@stated_rule(since="2025-03-26", moves=["call-tool", "list-all"], transports=["http"])
-def stream_ends_after_response(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["call-tool", "list-all"], transports=["http"])
+@each(_streams)
+def stream_ends_after_response(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each stream with the response that has ended, or was left open."""
-    for _, exchange, message in _streams(history):
-        if exchange.end is None or not any(_is_answer_to(event, message) for event in exchange.received):
-            continue
-        # The kit hangs up half a second after the response; a recorded client that does so at once shows nothing.
-        if exchange.end.facts.get("how") == "lingering":
-            yield broken(exchange.end, "the stream was still open half a second after the response")
-        elif exchange.end.facts.get("by") == "server":
-            yield held(exchange.end)
+    end = exchange.end
+    if end is None or _answer(exchange.message, exchange) is None:
+        return UNDECIDED
+    # The kit hangs up half a second after the response; a recorded client that does so at once shows nothing.
+    if end.facts.get("how") == "lingering":
+        return broken(end, "the stream was still open half a second after the response")
+    return held(end) if end.facts.get("by") == "server" else UNDECIDED
 
 
 @stated_rule(moves=["call-tool", "listen"], transports=["http"])
-def stream_unbuffered_header(history: History) -> Iterator[Verdict]:
+@each(_streams)
+def stream_unbuffered_header(response: Event, _connection: Connection, _exchange: Exchange) -> Opinion:
     """Judge each stream."""
-    for _, exchange, _ in _streams(history):
-        # nginx, for which the header is meant, reads its value without regard to case, so this does, too.
-        value = _response(exchange).headers.get("x-accel-buffering")
-        yield judged((value or "").strip().lower() == "no", _response(exchange), f"X-Accel-Buffering is {value!r}")
+    # nginx, for which the header is meant, reads its value without regard to case, so this does, too.
+    value = response.headers.get("x-accel-buffering")
+    return None if (value or "").strip().lower() == "no" else f"X-Accel-Buffering is {value!r}"
 
 
-@stated_rule(since="2025-03-26", moves=["break-and-resume"], transports=["http"])
-def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["break-and-resume"], transports=["http"])
+@each(_streams)
+def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each stream that the client broke off and resumed, once it has ended for good."""
-    for connection, exchange, message in _streams(history, modern=False):
-        if exchange.end is None or exchange.end.facts.get("by") != "client":
-            continue
-        asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-        later = [each for each in connection.exchanges.values() if each is not exchange]
-        later = [each for each in later if each.is_stream and _root(connection, each) is exchange]
-        # Without a resumption it can't be seen whether the request went on; and the client may have cancelled it
-        # besides.
-        if asked is None or asked.cancelled is not None or not later:
-            continue
-        answer = next((event for each in later for event in each.received if _is_answer_to(event, message)), None)
-        last = later[-1]
-        if answer is not None:
-            yield held(answer)
-        elif (mark := lost(asked)) is not None:
-            yield broken(mark, "the request whose stream was broken off never got its response")
-        elif last.end is not None and last.end.facts.get("by") == "server" and is_whole(last):
-            # A stream with ids can be resumed once more, and the response may be waiting there.
-            resumable = any(event.facts.get("event_id") for event in last.received)
-            if not resumable and _lives(connection, last.end):
-                yield broken(last.end, "the request whose stream was broken off never got its response")
+    if connection.modern or exchange.end is None or exchange.end.facts.get("by") != "client":
+        return UNDECIDED
+    asked = _asked(connection, exchange)
+    streams = [each for each in connection.exchanges.values() if each is not exchange and each.is_stream]
+    later = [each for each in streams if _root(connection, each) is exchange]
+    # Without a resumption it can't be seen whether the request went on; and the client may have cancelled it besides.
+    if asked.cancelled is not None or not later:
+        return UNDECIDED
+    if (answer := _answer(exchange.message, *later)) is not None:
+        return held(answer)
+    end = lost(asked)
+    if end is None:
+        end = _server_end(later[-1])
+        # A stream with ids can be resumed once more, and the response may be waiting there.
+        if end is None or _has_ids(later[-1]) or not _lives(connection, end):
+            return UNDECIDED
+    return broken(end, "the request whose stream was broken off never got its response")
 
 
 # --- the streams of sessions ------------------------------------------------------------------------------------------
 
 
-@stated_rule(since="2025-03-26", moves=["another-connection", "second-stream", "break-and-resume"], transports=["http"])
-def get_stream_or_405(history: History) -> Iterator[Verdict]:
+def _faultless(*methods: str) -> Occasions[Connection, Exchange]:
+    """Return the exchanges of the legacy era whose headers, apart from session and version, give no cause to refuse."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
+        for response, connection, exchange in exchanged(*methods)(history):
+            if not connection.modern and is_clean(exchange) and exchange.status not in ELSEWHERE | {403}:
+                yield response, connection, exchange
+
+    return occasions
+
+
+@stated_rule(moves=["another-connection", "second-stream", "break-and-resume"], transports=["http"])
+@each(_faultless("GET"))
+def get_stream_or_405(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each GET that gives the server no other reason to refuse it."""
-    for connection, exchange in over_http(history, "GET"):
-        # An event id that the server no longer has may be refused with any status: the text names none.
-        if connection.modern or not is_clean(exchange) or "last-event-id" in exchange.request.headers:
-            continue
-        if _in_session(connection, exchange) and exchange.status not in ELSEWHERE | {403}:
-            # The Python SDK, version 1 of the TypeScript SDK and FastMCP answer 409 to the second GET of a session. The
-            # text knows two answers only, and lets a client keep several streams (Multiple Connections), so that is a
-            # fault.
-            kept = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
-            yield judged(kept, _response(exchange), f"a GET got status {exchange.status}, and no event stream")
+    # An event id that the server no longer has may be refused with any status: the text names none.
+    if connection.hello is None or "last-event-id" in exchange.request.headers:
+        return UNDECIDED
+    if not _in_session(connection, exchange) or not _in_revision(connection, exchange):
+        return UNDECIDED
+    # The Python SDK, version 1 of the TypeScript SDK and FastMCP answer 409 to the second GET of a session. The text
+    # knows two answers only, and lets a client keep several streams (Multiple Connections), so that is a fault.
+    kept = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
+    return None if kept else f"a GET got status {exchange.status}, and no event stream"
 
 
-def _own_streams(history: History) -> Iterator[tuple[Connection, Exchange]]:
-    """Yield the streams of sessions that resume no other."""
-    for connection, exchange in over_http(history, "GET"):
+def _own_streams(history: History) -> Iterator[tuple[Event, Connection]]:
+    """Yield the messages on the streams of sessions that resume no other."""
+    for _, connection, exchange in exchanged("GET")(history):
         if not connection.modern and exchange.is_stream and "last-event-id" not in exchange.request.headers:
-            yield connection, exchange
+            yield from ((event, connection) for event in received(exchange))
 
 
-@stated_rule(since="2025-03-26", moves=["call-tool", "second-stream"], transports=["http"])
-def get_stream_no_response(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["call-tool", "second-stream"], transports=["http"])
+@each(_own_streams)
+def get_stream_no_response(event: Event, _: Connection) -> Opinion:
     """Judge each message on the stream of a session."""
-    for _, exchange in _own_streams(history):
-        for event in received(exchange):
-            yield judged(not is_response(event.message), event, "a response came on the stream of the session")
+    return "a response came on the stream of the session" if is_response(event.message) else None
 
 
-@stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once", "second-stream"], transports=["http"])
-def get_stream_unrelated(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["call-tool", "calls-at-once", "second-stream"], transports=["http"])
+@each(_own_streams)
+def get_stream_unrelated(event: Event, connection: Connection) -> Opinion:
     """Judge each notification on the stream of a session; progress belongs to the request with its token."""
-    for connection, exchange in _own_streams(history):
-        for event in received(exchange):
-            # A question doesn't say which call it serves, so only what has a token can be told apart.
-            if not is_notification(event.message):
-                continue
-            asked = next((each for each in connection.requests if any(event is one for one in each.progress)), None)
-            # If the client has broken off the request's own stream, the server may have no other way.
-            own = None if asked is None else connection.exchanges.get(asked.event.exchange or 0)
-            if own is None or own.end is None or own.end.facts.get("by") == "server":
-                yield judged(asked is None, event, "progress of a request came on the stream of the session")
+    # A question doesn't say which call it serves, so only what has a token can be told apart.
+    if not is_notification(event.message):
+        return UNDECIDED
+    asked = next((each for each in connection.requests if any(event is one for one in each.progress)), None)
+    if asked is None:
+        return None
+    # If the client has broken off the request's own stream, the server may have no other way.
+    own = connection.exchanges.get(asked.event.exchange or 0)
+    broken_off = own is not None and own.end is not None and own.end.facts.get("by") != "server"
+    return UNDECIDED if broken_off else "progress of a request came on the stream of the session"
 
 
-@stated_rule(
-    since="2025-03-26",
-    sentence="Each message is sent on one stream only.",
-    moves=["second-stream", "calls-at-once"],
-    transports=["http"],
-)
+def _with_sessions(history: History) -> Iterator[Connection]:
+    return (connection for connection in history if connection.transport == "http" and not connection.modern)
+
+
+@stated_rule(moves=["second-stream", "calls-at-once"], transports=["http"])
 def message_on_one_stream(history: History) -> Iterator[Verdict]:
     """Judge each message that identifies itself: requests, responses, and progress."""
-    for connection in history:
-        if connection.transport != "http" or connection.modern:
-            continue
+    for connection in _with_sessions(history):
         first: dict[Any, Exchange] = {}
         for exchange in connection.exchanges.values():
             # A resumption carries on the same stream: what is replayed there was not sent on a second one. Where the
@@ -505,9 +487,8 @@ def message_on_one_stream(history: History) -> Iterator[Verdict]:
                 continue
             for event in received(exchange):
                 if (key := _identity(connection, event.message)) is not None:
-                    yield judged(
-                        first.setdefault(key, root) is root, event, "the message came on another stream before"
-                    )
+                    kept = first.setdefault(key, root) is root
+                    yield judged(kept, event, "the message came on another stream before")
 
 
 def _identity(connection: Connection, message: dict[str, Any]) -> Any:
@@ -517,19 +498,16 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
     # Log messages and changes may rightly be repeated word for word, so only what has a name of its own counts.
-    params = message.get("params")
-    if message.get("method") == "notifications/progress" and isinstance(params, dict):
-        token = params.get("progressToken")
-        return ("progress", repr(token), repr(params.get("progress"))) if len(connection.givers(token)) == 1 else None
-    return None
+    token = inside(message, "params", "progressToken")
+    if message.get("method") != "notifications/progress" or len(connection.givers(token)) != 1:
+        return None
+    return "progress", repr(token), repr(inside(message, "params", "progress"))
 
 
-@stated_rule(since="2025-03-26", moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])
+@stated_rule(moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])
 def event_ids_unique(history: History) -> Iterator[Verdict]:
     """Judge each message with an id; a client that resumes from an older place gets again what came after it."""
-    for connection in history:
-        if connection.transport != "http" or connection.modern:
-            continue
+    for connection in _with_sessions(history):
         used: dict[str, tuple[Exchange, int]] = {}
         # Ids are opaque, so the order in which they first came is the only one that they have.
         places: dict[str, int] = {}
@@ -541,29 +519,29 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
             after = places.get(exchange.request.headers.get("last-event-id", ""), -1)
             here: set[str] = set()
             for event in exchange.received:
-                event_id = event.facts.get("event_id")
+                if not (event_id := event.facts.get("event_id")):
+                    continue
                 # An event that only primes has no message, and is but a place in the stream.
-                if event_id and event.kind == "message":
+                if event.kind == "message":
                     before, place = used.get(event_id, (None, 0))
                     again = before is root and exchange is not root and place > after and event_id not in here
                     yield judged(before is None or again, event, f"the event id {event_id!r} was used before")
                     used.setdefault(event_id, (root, len(places)))
                     here.add(event_id)
-                if event_id:
-                    places.setdefault(event_id, len(places))
+                places.setdefault(event_id, len(places))
 
 
-@stated_rule(since="2025-03-26", moves=["break-and-resume", "resume-foreign"], transports=["http"])
+@stated_rule(moves=["break-and-resume", "resume-foreign"], transports=["http"])
 def replay_own_stream(history: History) -> Iterator[Verdict]:
     """Judge each event on a resumed stream, by its id, or by the request that it answers."""
     origins: dict[tuple[str, str], tuple[Connection, Exchange]] = {}
-    for connection, exchange in over_http(history):
+    for _, connection, exchange in exchanged()(history):
         root = _root(connection, exchange)
         for event in exchange.received if root is not None else ():
             # An id alone doesn't name an event: sessions may count alike, so the message must be the same, too.
             if event.facts.get("event_id") and event.message is not None:
                 origins.setdefault((event.facts["event_id"], repr(event.message)), (connection, root or exchange))
-    for connection, exchange in over_http(history, "GET"):
+    for _, connection, exchange in exchanged("GET")(history):
         if connection.modern or not exchange.is_stream or not exchange.request.headers.get("last-event-id"):
             continue
         root = _root(connection, exchange)
@@ -584,42 +562,41 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
 
 
 def _in_session(connection: Connection, exchange: Exchange) -> bool:
-    """Return whether a request names the session, if there is one, while it lasts, and a revision that is spoken."""
-    given = connection.session
-    wanted = None if given is None else given.headers["mcp-session-id"]
-    headers = exchange.request.headers
+    """Return whether a request names the session, if there is one, while it lasts."""
     # Outside of its session a request gets 400 or 404 for that, whatever else is right about it.
-    if connection.hello is None or headers.get("mcp-session-id") != wanted:
-        return False
-    if connection.is_after_session(exchange.request):
-        return False
+    named = exchange.request.headers.get("mcp-session-id") == connection.session_id
+    return named and not connection.is_after_session(exchange.request)
+
+
+def _in_revision(connection: Connection, exchange: Exchange) -> bool:
     # A missing header is allowed to be missing: a server goes by the handshake, or assumes 2025-03-26 (Protocol Version
     # Header).
-    return headers.get("mcp-protocol-version", connection.revision) == connection.revision
+    return exchange.request.headers.get("mcp-protocol-version", connection.revision) == connection.revision
 
 
-@stated_rule(since="2025-03-26", moves=["another-connection"], transports=["http"])
-def session_id_visible_ascii(history: History) -> Iterator[Verdict]:
+def _sessions(history: History) -> Iterator[tuple[Event, str]]:
+    """Yield the responses that began sessions as occasions: each with the session's id."""
+    begun = (connection.session for connection in history)
+    return ((response, response.headers["mcp-session-id"]) for response in begun if response is not None)
+
+
+@stated_rule(moves=["another-connection"], transports=["http"])
+@each(_sessions)
+def session_id_visible_ascii(_: Event, session: str) -> Opinion:
     """Judge each id."""
-    for connection in history:
-        if (given := connection.session) is not None:
-            session = given.headers["mcp-session-id"]
-            kept = bool(session) and all("\x21" <= character <= "\x7e" for character in session)
-            yield judged(kept, given, f"the id of the session is {session!r}")
+    kept = bool(session) and all("\x21" <= character <= "\x7e" for character in session)
+    return None if kept else f"the id of the session is {session!r}"
 
 
 SHORTEST_ID: Final = 8
 """Characters of a session id that can't be guessed, at the least. Chosen: shorter ones have under 53 bits."""
 
 
-@stated_rule(since="2025-03-26", moves=["another-connection"], transports=["http"])
+@stated_rule(moves=["another-connection"], transports=["http"])
 def session_id_unpredictable(history: History) -> Iterator[Verdict]:
     """Judge each id: by its length, by those before, and by whether it counts up."""
     earlier: list[str] = []
-    for connection in history:
-        if (given := connection.session) is None:
-            continue
-        session = given.headers["mcp-session-id"]
+    for given, session in _sessions(history):
         if session in earlier:
             yield broken(given, "two sessions have the same id")
         # Digits can be random, too; only near neighbours show a counter. A thousand leaves room for the sessions of
@@ -631,59 +608,52 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
         earlier.append(session)
 
 
-@stated_rule(since="2025-03-26", moves=["without-session"], transports=["http"])
-def session_id_required(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["without-session"], transports=["http"])
+@each(_faultless("POST"))
+def session_id_required(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each request without the id that was refused: a server need not want it."""
-    for connection, exchange in over_http(history, "POST"):
-        if connection.modern or connection.session is None or not is_clean(exchange):
-            continue
-        message, headers = exchange.message, exchange.request.headers
-        if not is_request(message) or message["method"] == "initialize" or "mcp-session-id" in headers:
-            continue
-        if headers.get("mcp-protocol-version", connection.revision) != connection.revision:
-            continue
-        status = exchange.status or 0
-        if 400 <= status < 500 and status not in ELSEWHERE | {403}:
-            yield judged(status == 400, _response(exchange), f"a request without the session id got {status}")
+    if connection.session is None or "mcp-session-id" in exchange.request.headers or not is_request(exchange.message):
+        return UNDECIDED
+    refused = 400 <= (exchange.status or 0) < 500
+    if not refused or exchange.message["method"] == "initialize" or not _in_revision(connection, exchange):
+        return UNDECIDED
+    return None if exchange.status == 400 else f"a request without the session id got {exchange.status}"
 
 
-@stated_rule(since="2025-03-26", moves=["end-session"], transports=["http"])
-def session_ended_404(history: History) -> Iterator[Verdict]:
+@stated_rule(moves=["end-session"], transports=["http"])
+@each(_faultless("POST", "GET"))
+def session_ended_404(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each request with the id of a session that was ended with DELETE."""
-    for connection, exchange in over_http(history, "POST", "GET"):
-        ended, given = connection.session_end, connection.session
-        # Only an end that the client asked for and the server agreed to is certain: a session may also expire unseen.
-        if ended is None or given is None or not is_clean(exchange) or exchange.status in ELSEWHERE | {403}:
-            continue
-        headers = exchange.request.headers
-        same = headers.get("mcp-session-id") == given.headers["mcp-session-id"]
-        spoken = headers.get("mcp-protocol-version", connection.revision) == connection.revision
-        # A body that is malformed may be refused with 400 before the session is looked up.
-        usual = exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message)
-        if same and spoken and usual and connection.position(exchange.request) > connection.position(ended):
-            # server-everything answers 400. A client waits for 404 before it begins again, so to it the server just
-            # fails.
-            problem = f"a request in a session that had ended got status {exchange.status}"
-            yield judged(exchange.status == 404, _response(exchange), problem)
+    # Only an end that the client asked for and the server agreed to is certain: a session may also expire unseen.
+    ended = connection.session_end
+    if ended is None or connection.position(exchange.request) < connection.position(ended):
+        return UNDECIDED
+    same = exchange.request.headers.get("mcp-session-id") == connection.session_id
+    if not same or not _in_revision(connection, exchange) or not _is_usual(exchange):
+        return UNDECIDED
+    # server-everything answers 400. A client waits for 404 before it begins again, so to it the server just fails.
+    return None if exchange.status == 404 else f"a request in a session that had ended got status {exchange.status}"
 
 
-@stated_rule(since="2025-06-18", moves=["unknown-version-header"], transports=["http"])
-def version_header_refused(history: History) -> Iterator[Verdict]:
+def _is_usual(exchange: Exchange) -> bool:
+    # A body that is malformed may be refused with 400 before anything else is looked at.
+    return exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message)
+
+
+@stated_rule(moves=["unknown-version-header"], transports=["http"])
+@each(_faultless("POST", "GET"))
+def version_header_refused(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each request with a version that no revision has, and nothing else to refuse."""
-    for connection, exchange in over_http(history, "POST", "GET"):
-        version = exchange.request.headers.get("mcp-protocol-version")
-        if connection.modern or version is None or not is_no_version(version) or not is_clean(exchange):
-            continue
-        given = connection.session
-        wanted = None if given is None else given.headers["mcp-session-id"]
-        # A server may look for the session first, and refuse the request with 404 for that.
-        if exchange.request.headers.get("mcp-session-id") != wanted or connection.is_after_session(exchange.request):
-            continue
-        # The handshake settles the revision, so there the header has no say.
-        is_first = isinstance(exchange.message, dict) and exchange.message.get("method") == "initialize"
-        # A server without streams of its own may say so first.
-        if exchange.status in ELSEWHERE | {403} or is_first or (exchange.method == "GET" and exchange.status == 405):
-            continue
-        if exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message):
-            problem = f"the version {version!r} got status {exchange.status}"
-            yield judged(exchange.status == 400, _response(exchange), problem)
+    version = exchange.request.headers.get("mcp-protocol-version")
+    if version is None or not is_no_version(version):
+        return UNDECIDED
+    # A server may look for the session first, and refuse the request with 404 for that.
+    if not _in_session(connection, exchange) or not _is_usual(exchange):
+        return UNDECIDED
+    # The handshake settles the revision, so there the header has no say.
+    if inside(exchange.message, "method") == "initialize":
+        return UNDECIDED
+    # A server without streams of its own may say so first.
+    if exchange.method == "GET" and exchange.status == 405:
+        return UNDECIDED
+    return None if exchange.status == 400 else f"the version {version!r} got status {exchange.status}"

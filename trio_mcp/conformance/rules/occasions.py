@@ -8,11 +8,11 @@ from functools import wraps
 from typing import Final, TypeAlias, TypeVarTuple
 
 from trio_mcp.conformance.rules.common import asked_about
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
+from trio_mcp.conformance.rules.history import Connection, Exchange, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Judge, Verdict
 from trio_mcp.conformance.transcript.events import Event
 
-__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "each"]
+__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "answered", "each", "exchanged"]
 
 
 class Undecided(enum.Enum):
@@ -22,13 +22,13 @@ class Undecided(enum.Enum):
 
 
 UNDECIDED: Final = Undecided.IT
-"""Returned by a body where the occasion doesn't show whether the rule was kept."""
+"""A body returns this where the occasion doesn't show whether the rule was kept."""
 
 Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
 """Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
-"""Returned by a body: the problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
+"""The problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
@@ -53,5 +53,30 @@ def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
         for connection, asked, answer in asked_about(history, *methods):
             yield answer, connection, asked
+
+    return occasions
+
+
+def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
+    """Return the exchanges over Streamable HTTP of these HTTP methods, or all, as occasions: each with its response."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
+        for connection in history:
+            for exchange in connection.exchanges.values() if connection.transport == "http" else ():
+                # Without a response the connection was lost, which says nothing about how the server treats such a
+                # request.
+                if exchange.response is not None and (not methods or exchange.method in methods):
+                    yield exchange.response, connection, exchange
+
+    return occasions
+
+
+def answered(*methods: str) -> Occasions[Connection, RecordedRequest]:
+    """Return the answered requests of these methods, proper or not, as occasions: each with its first response."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+        for connection, asked in history.requests(*methods):
+            if asked.answers:
+                yield asked.answers[0], connection, asked
 
     return occasions

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.common import asked_about, code_of, declares, is_unknown
-from trio_mcp.conformance.rules.history import History
-from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.common import code_of, declares, is_unknown
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, inside, items_in
+from trio_mcp.conformance.rules.model import Verdict
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, answered, each
 from trio_mcp.conformance.rules.resources import blocks_of, is_base64
 from trio_mcp.conformance.rules.stated import stated_rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes
 
 __all__: list[str] = []
@@ -27,7 +29,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
     moves=("get-prompt",),
 )
 def prompt_content_valid(history: History) -> Iterator[Verdict]:
-    for _, asked in history.requests("prompts/get"):
+    for answer, _, asked in answered("prompts/get")(history):
         given = asked.params.get("arguments")
         # By their repr, as an argument may be a list or an object, which no set can contain.
         echoes = set(map(repr, given.values())) if isinstance(given, dict) else set()
@@ -36,7 +38,7 @@ def prompt_content_valid(history: History) -> Iterator[Verdict]:
             parts = [*block.values(), *(resource.values() if isinstance(resource, dict) else ())]
             # The client's own values may come back as they were.
             if echoes.isdisjoint(map(repr, parts)):
-                yield Verdict(asked.answers[0], _problem(block))
+                yield Verdict(answer, _problem(block))
 
 
 def _problem(block: dict[str, Any]) -> str | None:
@@ -66,31 +68,26 @@ def _is_mime(value: Any) -> bool:
     sentence="Answer -32602 for a prompt that isn't there, or without an argument that it requires.",
     moves=("get-unknown-prompt", "prompt-without-arguments"),
 )
-def prompt_errors(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "prompts/get"):
-        name = asked.params.get("name")
-        # A server without prompts may rightly say -32601.
-        if not declares(connection.server_capabilities, "prompts"):
-            continue
-        if is_unknown(connection, "prompts/list", name):
-            what = f"there is no prompt {name!r:.60}"
-        else:
-            given = asked.params.get("arguments")
-            missing = _required(connection.listed["prompts/list"].get(str(name))) - set(given or ())
-            if not missing:
-                continue
-            what = f"the prompt {name!r:.60} lacks {', '.join(sorted(missing))}"
-        # The Python SDK sends 0 here, and FastMCP -32603, which tells a client that the server has failed, not that it
-        # should ask differently.
-        code = code_of(asked)
-        shown = "a result" if asked.error is None else f"{code}"
-        yield judged(code == error_codes.INVALID_PARAMS, answer, f"{what}, but was answered with {shown}, not -32602")
+@each(about("prompts/get"))
+def prompt_errors(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    name = asked.params.get("name")
+    given = asked.params.get("arguments")
+    missing = _required(connection.listed["prompts/list"].get(str(name))) - set(given or ())
+    unknown = is_unknown(connection, "prompts/list", name)
+    # A server without prompts may rightly say -32601.
+    if not declares(connection.server_capabilities, "prompts") or not (unknown or missing):
+        return UNDECIDED
+    code = code_of(asked)
+    # The Python SDK sends 0 here, and FastMCP -32603, which tells a client that the server has failed, not that it
+    # should ask differently.
+    if code == error_codes.INVALID_PARAMS:
+        return None
+    lacks = f"the prompt {name!r:.60} lacks {', '.join(sorted(missing))}"
+    what = f"there is no prompt {name!r:.60}" if unknown else lacks
+    shown = "a result" if asked.error is None else f"{code}"
+    return f"{what}, but was answered with {shown}, not -32602"
 
 
 def _required(prompt: dict[str, Any] | None) -> set[str]:
-    arguments = (prompt or {}).get("arguments")
-    return {
-        each["name"]
-        for each in (arguments if isinstance(arguments, list) else ())
-        if isinstance(each, dict) and each.get("required") is True and isinstance(each.get("name"), str)
-    }
+    required = (inside(each, "name") for each in items_in(prompt, "arguments") if inside(each, "required") is True)
+    return {name for name in required if isinstance(name, str)}

@@ -106,8 +106,7 @@ def _flat(kind: Any) -> list[Any]:
 def _union(arms: list[Any], revision: str) -> Check:
     models = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, WireModel)]
     if not models:
-        checks = [_check(arm, revision) for arm in arms]
-        return _any_of(checks)
+        return _any_of([_check(arm, revision) for arm in arms])
     # A plain object beside models is the library's tolerance, which no schema has.
     others = [_check(arm, revision) for arm in arms if arm not in models and typing.get_origin(arm) is not dict]
     known = [(model, _tags(model), _check(model, revision)) for model in models if revision in class_span(model)]

@@ -18,14 +18,8 @@ def own_statements() -> dict[str, Statement]:
 
     Of several statements that name a rule, that is the one with a star behind the rule's id.
     """
-    found: dict[str, Statement] = {}
-    for statement in statements():
-        for name in statement.rules:
-            if name in statement.owns:
-                found[name] = statement
-            else:
-                found.setdefault(name, statement)
-    return found
+    first = {name: statement for statement in reversed(statements()) for name in statement.rules}
+    return first | {name: statement for statement in statements() for name in statement.owns}
 
 
 def stated_rule(
@@ -59,9 +53,8 @@ def stated_rule(
 
     def build(body: Judge) -> Rule:
         stated = own_statements()[body.__name__.replace("_", "-")]
-        sections: dict[str, str] = {}
-        for place in stated.places:
-            sections.setdefault(place.revision, place.section)
+        # Reversed, so that the first place of a revision counts.
+        sections = {place.revision: place.section for place in reversed(stated.places)}
         of_rule = tuple(revisions) or _revisions(sections, since or stated.since)
         newest = sections.get(of_rule[-1], "")
         legacy = sections.get(LISTED[0], newest)
