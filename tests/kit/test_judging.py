@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from trio_mcp.conformance.judging import Judging
+from trio_mcp.conformance.rules.catalogue import RULES
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Verdict, judged, rule
 from trio_mcp.conformance.transcript.events import Event
@@ -69,6 +70,32 @@ def test_what_lasts_stays_in_view() -> None:
     assert verdicts(judging, begin(0), SUBSCRIBE) == []
     assert verdicts(judging, begin(1), PING, PONG) == []
     assert verdicts(judging, begin(2), UPDATED) == [("subscribed", None, (2,))]
+
+
+TEXT = Event("text", "client", text="{")
+NO_METHOD = said("client", id=4)
+
+
+def refusal(code: int) -> Event:
+    return said("server", id=None, error={"code": code, "message": "no"})
+
+
+@pytest.mark.parametrize(
+    ("between", "code", "kept"),
+    [
+        pytest.param([], -32700, True, id="the error may be about the text"),
+        pytest.param([], -1, False, id="it is about neither"),
+        pytest.param([refusal(-32700)], -32700, False, id="the text has had its error"),
+        pytest.param([PING, PONG], -32700, False, id="what was sent after the text is answered"),
+    ],
+)
+def test_a_late_error_without_an_id_may_be_about_a_text_of_an_earlier_example(
+    between: list[Event], code: int, kept: bool
+) -> None:
+    judging = Judging([RULES["malformed-code"]], PROLOGUE)
+    verdicts(judging, begin(0), TEXT, *between)
+    (verdict,) = verdicts(judging, begin(1), NO_METHOD, refusal(code))
+    assert (verdict[1] is None) == kept
 
 
 def test_a_late_response_comes_with_the_http_exchange_of_its_request() -> None:

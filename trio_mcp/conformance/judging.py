@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ STANDING: Final = frozenset(
 MOST_STANDING: Final = 100
 MOST_KEPT: Final = 20_000
 """Requests that are remembered for late messages (chosen)."""
+
+MOST_NAMELESS: Final = 20
+"""Texts and malformed messages that a late error without an id may be about (chosen)."""
 
 
 @attrs.frozen
@@ -70,6 +74,7 @@ class Judging:
         self._prologue = list(prologue)
         self._kept: dict[Any, _Kept] = {}
         self._standing: list[_Kept] = []
+        self._nameless: deque[tuple[int, Event]] = deque(maxlen=MOST_NAMELESS)
         self._example = -1
         self._count = 0
         # The prologue has no example, for which -1 stands: it is never named as a cause.
@@ -127,7 +132,8 @@ class Judging:
             for _, event in kept.events:
                 if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
                     found[id(exchange)] = exchange
-        numbered = dict(pair for kept in found.values() for pair in kept.events)
+        numbered = dict(self._nameless)
+        numbered.update(pair for kept in found.values() for pair in kept.events)
         # The order of the traffic is restored: for a rule, earlier messages decide what a later one may say.
         return [numbered[number] for number in sorted(numbered)]
 
@@ -145,7 +151,11 @@ class Judging:
                 kept.events.append((self._count, event))
         if event.kind == "request" and event.exchange is not None:
             self._kept[event.connection, "exchange", event.exchange] = _Kept(self._example, [(self._count, event)])
+        if event.sender == "client" and (event.kind == "text" or not all(map(_is_proper, _messages(event)))):
+            self._nameless.append((self._count, event))
         for message in _messages(event):
+            if event.sender == "server" and is_response(message):
+                self._settle_nameless(event.connection, message.get("id"))
             if is_request(message):
                 # With the HTTP request that it came in, which this event has joined above.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
@@ -157,6 +167,18 @@ class Judging:
                     self._kept[event.connection, event.sender, "token", id_key(token)] = kept
                 if message["method"] in STANDING:
                     self._standing.append(kept)
+
+    def _settle_nameless(self, connection: int, request_id: Any) -> None:
+        """Forget what a response shows to be dealt with: the oldest, or all that was sent before its request."""
+        request = self._kept.get((connection, "client", id_key(request_id)))
+        if request_id is None and self._nameless:
+            self._nameless.popleft()
+        while request is not None and self._nameless and self._nameless[0][0] < request.events[0][0]:
+            self._nameless.popleft()
+
+
+def _is_proper(message: Any) -> bool:
+    return is_request(message) or is_notification(message) or is_response(message)
 
 
 def _messages(event: Event) -> list[Any]:
