@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Final, TypeAlias, TypeVarTuple
 
-from trio_mcp.conformance.rules.common import asked_about
+from trio_mcp.conformance.rules.common import asked_about, notifications
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Judge, Verdict
-from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.events import Event, Sender
 
-__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "each"]
+__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "each", "notified"]
 
 
 class Undecided(enum.Enum):
@@ -22,13 +22,13 @@ class Undecided(enum.Enum):
 
 
 UNDECIDED: Final = Undecided.IT
-"""What a body returns where the occasion doesn't show whether the rule was kept."""
+"""A body returns this where the occasion doesn't show whether the rule was kept."""
 
 Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
 """Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
-"""What is wrong, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
+"""The problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
@@ -53,5 +53,16 @@ def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
         for connection, asked, answer in asked_about(history, *methods):
             yield answer, connection, asked
+
+    return occasions
+
+
+def notified(sender: Sender, *methods: str) -> Occasions[Connection]:
+    """Return the notifications of one side, or only those of some methods, as occasions."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection]]:
+        for connection in history:
+            for event in notifications(connection, sender, *methods):
+                yield event, connection
 
     return occasions
