@@ -58,24 +58,18 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
 
     Where a server has sent something malformed, a client may have given up what came with it.
     """
-    for connection in history:
-        if not _is_clean(connection):
-            continue
-        pages = [asked for asked in connection.requests if asked.method in LISTS and asked.result is not None]
-        followed = [
-            (asked.method, asked.params.get("cursor")) for asked in connection.requests if asked.method in LISTS
-        ]
-        others = [page for page in pages if (page.result or {}).get("nextCursor")]
+    for connection in filter(_is_clean, history):
+        lists = [asked for asked in connection.requests if asked.method in LISTS]
+        followed = [(asked.method, asked.params.get("cursor")) for asked in lists]
+        given = [(asked, (asked.result or {}).get("nextCursor")) for asked in lists]
+        others = [(asked.method, cursor) for asked, cursor in given if cursor]
         # A client need not read a list to its end. Only one that follows every other cursor shows that it takes the
         # empty one for an end.
-        if not others or any(
-            (page.method, page.result["nextCursor"]) not in followed for page in others if page.result
-        ):
-            continue
-        for page in pages:
-            if (page.result or {}).get("nextCursor") == "":
-                kept = (page.method, "") in followed
-                yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
+        if others and all(each in followed for each in others):
+            for page, cursor in given:
+                if cursor == "":
+                    kept = (page.method, "") in followed
+                    yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
 
 
 def _is_clean(connection: Connection) -> bool:
