@@ -13,6 +13,8 @@ from trio_mcp.conformance.rules.history import (
     is_notification,
     is_request,
     items_in,
+    meta_of,
+    objects,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
@@ -29,12 +31,16 @@ __all__ = [
     "answer_of",
     "asked_about",
     "code_of",
+    "code_or_result",
     "declares",
     "ended_without_cause",
+    "first_after",
     "has_read",
+    "is_in_order",
     "is_ordered",
     "is_plain",
     "is_proper",
+    "is_same_id",
     "is_unknown",
     "lost",
     "messages_of",
@@ -42,6 +48,7 @@ __all__ = [
     "notifications",
     "pages",
     "schema_problem",
+    "subject_of",
     "subscribed",
     "subscription_of",
     "supported",
@@ -204,6 +211,12 @@ def code_of(asked: RecordedRequest) -> int | None:
     return code if isinstance(code, int) else None
 
 
+def code_or_result(asked: RecordedRequest) -> str:
+    """Return what a request was answered with, for the text of a problem: the code of the error, or a result."""
+    code = code_of(asked)
+    return "a result" if code is None else str(code)
+
+
 def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, RecordedRequest, Event]]:
     """Yield the proper requests of these methods, or all, that were answered; with their connections and answers.
 
@@ -226,12 +239,29 @@ def supported(history: History) -> set[str]:
     return {each for versions in named for each in versions if isinstance(each, str)}
 
 
+def subject_of(asked: RecordedRequest) -> Any:
+    """Return what a request is for: the name or the URI in it."""
+    return asked.params.get("name", asked.params.get("uri"))
+
+
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
 def is_ordered(connection: Connection) -> bool:
     """Return whether messages arrive in the order in which they were sent: over HTTP they may overtake each other."""
     return connection.transport not in ("http", "sse")
+
+
+def is_in_order(connection: Connection, one: Event, other: Event) -> bool:
+    """Return whether two messages of the server were sent in the order in which they came."""
+    return is_ordered(connection) or (one.exchange is not None and one.exchange == other.exchange)
+
+
+def first_after(connection: Connection, end: Event, events: Iterable[Event]) -> Event | None:
+    """Return the first of some messages of the server that was certainly sent after another; None if none was."""
+    place = connection.position(end)
+    later = (event for event in events if connection.position(event) > place)
+    return next((event for event in later if is_in_order(connection, end, event)), None)
 
 
 def has_read(connection: Connection, event: Event) -> int | None:
@@ -285,13 +315,8 @@ def is_unknown(connection: Connection, method: str, name: Any) -> bool:
 
 def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
     """Return the names of the items that pages hold, in order."""
-    names = []
-    for page in asked:
-        items = (page.result or {}).get(field)
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and isinstance(item.get(key), str):
-                names.append(item[key])
-    return names
+    items = [item for page in asked for item in objects((page.result or {}).get(field))]
+    return [item[key] for item in items if isinstance(item.get(key), str)]
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -320,10 +345,7 @@ def schema_problem(history: History, schema: Any, value: Any) -> str | None:
 def messages_of(connection: Connection, sender: Sender) -> Iterator[Event]:
     """Yield the messages of one side, those of a batch one by one."""
     for event in connection.messages(sender):
-        if isinstance(event.message, list):
-            yield from connection.parts(event)
-        else:
-            yield event
+        yield from connection.parts(event) if isinstance(event.message, list) else [event]
 
 
 def notifications(connection: Connection, sender: Sender, *methods: str) -> Iterator[Event]:
@@ -333,23 +355,21 @@ def notifications(connection: Connection, sender: Sender, *methods: str) -> Iter
             yield event
 
 
+def is_same_id(one: Any, other: Any) -> bool:
+    """Return whether two ids, or what stands in their place, are the same."""
+    # To Python 1, 1.0 and True are equal, but to the protocol 1 and "1" are two ids, and true is not an id.
+    return type(one) is type(other) and bool(one == other)
+
+
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
 def subscription_of(message: Any) -> Any:
     """Return the subscription's id that a message carries; None if it carries none."""
-    body = message.get("params", message.get("result")) if isinstance(message, dict) else None
-    entries = body.get("_meta") if isinstance(body, dict) else None
-    return entries.get(meta.SUBSCRIPTION_ID) if isinstance(entries, dict) else None
+    return meta_of(message).get(meta.SUBSCRIPTION_ID)
 
 
 def subscribed(connection: Connection, listen: RecordedRequest) -> list[Event]:
     """Return the notifications that carry a subscription's id, in order."""
-    found = []
-    for event in notifications(connection, "server"):
-        named = subscription_of(event.message)
-        # By type too: to Python 1, 1.0 and True are equal, but to the protocol 1 and "1" are two ids, and true is not
-        # an id.
-        if type(named) is type(listen.id) and named == listen.id:
-            found.append(event)
-    return found
+    sent = notifications(connection, "server")
+    return [event for event in sent if is_same_id(subscription_of(event.message), listen.id)]

@@ -29,6 +29,10 @@ __all__ = [
     "is_response",
     "items_in",
     "media_type",
+    "members",
+    "meta_of",
+    "objects",
+    "params_of",
 ]
 
 T = TypeVar("T")
@@ -40,6 +44,27 @@ LISTS: Final = {
     "resources/list": ("resources", "uri"),
     "resources/templates/list": ("resourceTemplates", "uriTemplate"),
 }
+
+
+def members(value: Any) -> dict[str, Any]:
+    """Return the members of a JSON object; none of another value."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a JSON array; none of another value."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def params_of(event: Event) -> dict[str, Any]:
+    """Return the parameters of a request or notification; empty if there are none, or they are no object."""
+    return members(event.message.get("params"))
+
+
+def meta_of(message: Any) -> dict[str, Any]:
+    """Return the ``_meta`` of a message: that of its parameters, or else of its result."""
+    message = members(message)
+    return members(members(message.get("params", message.get("result"))).get("_meta"))
 
 
 def is_request(message: Any) -> TypeGuard[dict[str, Any]]:
@@ -113,14 +138,12 @@ class RecordedRequest:
     @property
     def params(self) -> dict[str, Any]:
         """Its parameters; empty if there are none, or they are no object."""
-        params = self.event.message.get("params")
-        return params if isinstance(params, dict) else {}
+        return params_of(self.event)
 
     @property
     def meta(self) -> dict[str, Any]:
         """Its ``_meta``."""
-        found = self.params.get("_meta")
-        return found if isinstance(found, dict) else {}
+        return members(self.params.get("_meta"))
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -268,15 +291,13 @@ class Connection:
         """The server's declaration."""
         for asked in self.requests:
             if asked.method in ("initialize", "server/discover") and asked.result is not None:
-                found = asked.result.get("capabilities")
-                return found if isinstance(found, dict) else {}
+                return members(asked.result.get("capabilities"))
         return {}
 
     @cached_property
     def client_capabilities(self) -> dict[str, Any]:
         """The client's declaration in ``initialize``; in the modern era each request declares its own."""
-        found = self.hello.params.get("capabilities") if self.hello is not None else None
-        return found if isinstance(found, dict) else {}
+        return members(self.hello.params.get("capabilities")) if self.hello is not None else {}
 
     @cached_property
     def listed(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -285,10 +306,9 @@ class Connection:
         for asked in self.requests:
             if asked.method in LISTS and asked.result is not None:
                 field, key = LISTS[asked.method]
-                items = asked.result.get(field)
-                for item in items if isinstance(items, list) else ():
-                    if isinstance(item, dict) and isinstance(item.get(key), str):
-                        found[asked.method][item[key]] = item
+                found[asked.method] |= {
+                    item[key]: item for item in objects(asked.result.get(field)) if isinstance(item.get(key), str)
+                }
         return found
 
     @property
@@ -402,8 +422,7 @@ class Connection:
             if other is not None and (found := self._open.get((other, id_key(message.get("id"))))) is not None:
                 found.answers.append(event)
         elif is_notification(message):
-            params = message.get("params")
-            params = params if isinstance(params, dict) else {}
+            params = params_of(event)
             if message["method"] == "notifications/cancelled":
                 # Only one's own requests: the two sides count ids separately, and the same id may be open in both
                 # directions.
@@ -417,9 +436,7 @@ class Connection:
 
 
 def _token(message: Any) -> Any:
-    params = message.get("params") if isinstance(message, dict) else None
-    entries = params.get("_meta") if isinstance(params, dict) else None
-    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
+    return members(members(members(message).get("params")).get("_meta")).get(meta.PROGRESS_TOKEN)
 
 
 def id_key(value: Any) -> Any:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Final, TypeAlias, TypeVarTuple
 
-from trio_mcp.conformance.rules.common import asked_about
+from trio_mcp.conformance.rules.common import asked_about, notifications
 from trio_mcp.conformance.rules.history import Connection, Exchange, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Judge, Verdict
-from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.conformance.transcript.events import Event, Sender
 
-__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "answered", "each", "exchanged"]
+__all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "answered", "each", "exchanged", "notified"]
 
 
 class Undecided(enum.Enum):
@@ -78,5 +78,16 @@ def answered(*methods: str) -> Occasions[Connection, RecordedRequest]:
         for connection, asked in history.requests(*methods):
             if asked.answers:
                 yield asked.answers[0], connection, asked
+
+    return occasions
+
+
+def notified(sender: Sender, *methods: str) -> Occasions[Connection]:
+    """Return the notifications of one side, or only those of some methods, as occasions."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection]]:
+        for connection in history:
+            for event in notifications(connection, sender, *methods):
+                yield event, connection
 
     return occasions

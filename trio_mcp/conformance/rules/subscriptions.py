@@ -10,9 +10,11 @@ from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
     declares,
+    first_after,
     is_ordered,
     is_plain,
     is_proper,
+    is_same_id,
     lost,
     named,
     notifications,
@@ -20,9 +22,19 @@ from trio_mcp.conformance.rules.common import (
     subscribed,
     subscription_of,
 )
-from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.history import (
+    LISTS,
+    Connection,
+    History,
+    RecordedRequest,
+    id_key,
+    members,
+    params_of,
+)
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
+from trio_mcp.conformance.transcript.events import Event
 
 __all__: list[str] = []
 
@@ -38,15 +50,18 @@ _FLAGS: Final = {
 UPDATED: Final = "notifications/resources/updated"
 
 
-def _listens(history: History) -> Iterator[tuple[Connection, RecordedRequest]]:
+def _listens(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+    """Yield the subscriptions: the response that ended each, or else its request; its connection and its request."""
     for connection, asked in history.requests("subscriptions/listen"):
         if connection.modern and is_proper(connection, asked):
-            yield connection, asked
+            yield asked.answers[0] if asked.answers else asked.event, connection, asked
 
 
-def _filter(asked: RecordedRequest) -> dict[str, Any]:
-    found = asked.params.get("notifications")
-    return found if isinstance(found, dict) else {}
+def _delivered(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
+    """Yield each notification of a subscription, its method, and what was asked for."""
+    for _, connection, asked in _listens(history):
+        for event in subscribed(connection, asked):
+            yield event, event.message["method"], members(asked.params.get("notifications"))
 
 
 def _uris(filters: dict[str, Any]) -> list[Any]:
@@ -55,20 +70,18 @@ def _uris(filters: dict[str, Any]) -> list[Any]:
 
 
 @stated_rule(moves=LISTENING)
-def listen_acknowledged_first(history: History) -> Iterator[Verdict]:
-    for connection, asked in _listens(history):
-        about = subscribed(connection, asked)
-        # Counted for each subscription: on stdio, messages of others may come before (Acknowledgment).
-        if about:
-            first = about[0]
-            method = first.message["method"]
-            kept = method == ACKNOWLEDGED
-            yield judged(kept, first, f"the first message of the subscription {asked.id!r} is {method}")
-        # An error refuses the subscription, and then there is nothing to acknowledge.
-        elif asked.result is not None:
-            yield broken(asked.answers[0], f"the subscription {asked.id!r} ended without an acknowledgement")
-        elif (mark := lost(asked)) is not None:
-            yield broken(mark, f"the subscription {asked.id!r} was neither acknowledged nor refused")
+@each(_listens)
+def listen_acknowledged_first(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    # Counted for each subscription: on stdio, messages of others may come before (Acknowledgment).
+    if received := subscribed(connection, asked):
+        method = received[0].message["method"]
+        problem = f"the first message of the subscription {asked.id!r} is {method}"
+        return judged(method == ACKNOWLEDGED, received[0], problem)
+    # An error refuses the subscription, and then there is nothing to acknowledge.
+    if asked.result is not None:
+        return f"the subscription {asked.id!r} ended without an acknowledgement"
+    mark = lost(asked)
+    return broken(mark, f"the subscription {asked.id!r} was neither acknowledged nor refused") if mark else UNDECIDED
 
 
 @rule(
@@ -79,38 +92,30 @@ def listen_acknowledged_first(history: History) -> Iterator[Verdict]:
     revisions=MODERN,
     moves=LISTENING,
 )
-def acknowledged_within_request(history: History) -> Iterator[Verdict]:
-    for connection, asked in _listens(history):
-        wanted = _filter(asked)
-        for event in subscribed(connection, asked):
-            if event.message["method"] != ACKNOWLEDGED:
-                continue
-            agreed = event.message["params"].get("notifications")
-            if not isinstance(agreed, dict):
-                continue  # which the schema forbids
-            # Less than was asked for is right: a server acknowledges what it supports.
-            more = [flag for flag in _FLAGS.values() if agreed.get(flag) is True and wanted.get(flag) is not True]
-            more += [str(uri) for uri in _uris(agreed) if uri not in _uris(wanted)]
-            yield judged(not more, event, f"{', '.join(more[:3])} was not asked for")
+@each(_delivered)
+def acknowledged_within_request(event: Event, method: str, wanted: dict[str, Any]) -> Opinion:
+    agreed = params_of(event).get("notifications")
+    if method != ACKNOWLEDGED or not isinstance(agreed, dict):  # the schema forbids anything else
+        return UNDECIDED
+    # Less than was asked for is right: a server acknowledges what it supports.
+    more = [flag for flag in _FLAGS.values() if agreed.get(flag) is True and wanted.get(flag) is not True]
+    more += [str(uri) for uri in _uris(agreed) if uri not in _uris(wanted)]
+    return f"{', '.join(more[:3])} was not asked for" if more else None
 
 
 @stated_rule(moves=LISTENING)
-def listen_only_requested(history: History) -> Iterator[Verdict]:
-    for connection, asked in _listens(history):
-        wanted = _filter(asked)
-        for event in subscribed(connection, asked):
-            method = event.message["method"]
-            if method == ACKNOWLEDGED:
-                yield held(event)
-            elif method in _FLAGS:
-                yield judged(wanted.get(_FLAGS[method]) is True, event, f"{method} was not asked for")
-            elif method == UPDATED:
-                uri = event.message["params"].get("uri")
-                # A server may tell of what lies below a resource.
-                kept = any(isinstance(each, str) and str(uri).startswith(each) for each in _uris(wanted))
-                yield judged(kept, event, f"updates of {uri!r:.60} were not asked for")
-            elif method == "notifications/message":
-                yield broken(event, "log messages don't belong on a subscription")
+@each(_delivered)
+def listen_only_requested(event: Event, method: str, wanted: dict[str, Any]) -> Opinion:
+    if method == ACKNOWLEDGED:
+        return None
+    if method in _FLAGS:
+        return None if wanted.get(_FLAGS[method]) is True else f"{method} was not asked for"
+    if method == UPDATED:
+        uri = params_of(event).get("uri")
+        # A server may tell of what lies below a resource.
+        kept = any(isinstance(each, str) and str(uri).startswith(each) for each in _uris(wanted))
+        return None if kept else f"updates of {uri!r:.60} were not asked for"
+    return "log messages don't belong on a subscription" if method == "notifications/message" else UNDECIDED
 
 
 @stated_rule(moves=LISTENING)
@@ -119,15 +124,11 @@ def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
         if not connection.modern:
             continue
         # Those that have ended count as well: what comes after an end is for `nothing_after_listen`.
-        listens = {(type(each.id), each.id) for each in connection.requests if each.method == "subscriptions/listen"}
+        listens = {id_key(each.id) for each in connection.requests if each.method == "subscriptions/listen"}
         for event in notifications(connection, "server", ACKNOWLEDGED, UPDATED, *_FLAGS):
             found = subscription_of(event.message)
-            method = event.message["method"]
-            if found is None:
-                yield broken(event, f"{method} has no subscription id")
-            else:
-                kept = (type(found), found) in listens
-                yield judged(kept, event, f"{method} has the id {found!r:.60}, which no subscription has")
+            fault = f"the id {found!r:.60}, which no subscription has" if found is not None else "no subscription id"
+            yield judged(id_key(found) in listens, event, f"{event.message['method']} has {fault}")
 
 
 @rule(
@@ -139,12 +140,11 @@ def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
     moves=LISTENING,
 )
 def listen_result_has_id(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for asked in connection.requests:
-            if asked.method == "subscriptions/listen" and asked.result is not None:
-                found = subscription_of(asked.answers[0].message)
-                kept = type(found) is type(asked.id) and found == asked.id
-                yield judged(kept, asked.answers[0], f"the subscription id is {found!r:.60}, not {asked.id!r:.60}")
+    for _, asked in history.requests("subscriptions/listen"):
+        if asked.result is not None:
+            found = subscription_of(asked.answers[0].message)
+            problem = f"the subscription id is {found!r:.60}, not {asked.id!r:.60}"
+            yield judged(is_same_id(found, asked.id), asked.answers[0], problem)
 
 
 @rule(
@@ -155,55 +155,54 @@ def listen_result_has_id(history: History) -> Iterator[Verdict]:
     revisions=MODERN,
     moves=LISTENING,
 )
-def nothing_after_listen(history: History) -> Iterator[Verdict]:
-    for connection, asked in _listens(history):
-        if not asked.answers:
-            continue
-        place = connection.position(asked.answers[0])
-        late = [event for event in subscribed(connection, asked) if connection.position(event) > place]
-        # Over HTTP another stream may have been faster than the response; within one stream the order is certain.
-        late = [event for event in late if is_ordered(connection) or event.exchange == asked.answers[0].exchange]
-        if late:
-            yield broken(late[0], f"{late[0].message['method']} came after the end of the subscription {asked.id!r}")
-        else:
-            yield held(asked.answers[0])
+@each(_listens)
+def nothing_after_listen(end: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    if not asked.answers:
+        return UNDECIDED
+    # Over HTTP another stream may have been faster than the response; within one stream the order is certain.
+    late = first_after(connection, end, subscribed(connection, asked))
+    if late is None:
+        return None
+    return broken(late, f"{late.message['method']} came after the end of the subscription {asked.id!r}")
 
 
-def _ended_by_server(connection: Connection, asked: RecordedRequest) -> bool:
-    """Return whether the server ended the stream of a subscription over HTTP, properly, without a response."""
-    exchange = connection.exchanges.get(asked.event.exchange) if asked.event.exchange is not None else None
+def _end_by_server(connection: Connection, asked: RecordedRequest) -> Event | None:
+    """Return the end of the stream of a subscription over HTTP, if the server ended it properly, without a response."""
+    exchange = connection.exchanges.get(asked.event.exchange or 0)
     end = exchange.end if exchange is not None and exchange.is_stream else None
+    if end is None or asked.answers:
+        return None
     # A connection that was cut may have been lost on the way, which is not a decision of the server.
-    return end is not None and end.facts.get("by") == "server" and not end.facts.get("cut") and not asked.answers
+    return end if end.facts.get("by") == "server" and not end.facts.get("cut") else None
+
+
+def _cancellation(connection: Connection, asked: RecordedRequest) -> Event | None:
+    """Return the first notification by which the server cancelled a request of the client, if it did."""
+    told = notifications(connection, "server", "notifications/cancelled")
+    return next((event for event in told if is_same_id(params_of(event).get("requestId"), asked.id)), None)
 
 
 @stated_rule(moves=LISTENING)
-def listen_teardown_announced(history: History) -> Iterator[Verdict]:
+@each(_listens)
+def listen_teardown_announced(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     # One page demands the notification, another wants the response instead. A server that sends neither is at fault.
-    for connection, asked in _listens(history):
-        if asked.answers:
-            yield held(asked.answers[0])
-        elif _ended_by_server(connection, asked):
-            told = list(notifications(connection, "server", "notifications/cancelled"))
-            kept = any(event.message.get("params", {}).get("requestId") == asked.id for event in told)
-            yield judged(kept, connection.exchanges[asked.event.exchange or 0].end or asked.event, _WITHOUT)
+    if asked.answers:
+        return None
+    end = _end_by_server(connection, asked)
+    if end is None:
+        return UNDECIDED
+    return judged(_cancellation(connection, asked) is not None, end, "the server ended a subscription without a word")
 
 
-_WITHOUT: Final = "the server ended a subscription without a word"
-
-
-@stated_rule(section="basic/patterns/subscriptions#graceful-closure", moves=LISTENING)
-def listen_ends_with_result(history: History) -> Iterator[Verdict]:
-    for connection, asked in _listens(history):
-        cancelled = [
-            event
-            for event in notifications(connection, "server", "notifications/cancelled")
-            if isinstance(event.message.get("params"), dict) and event.message["params"].get("requestId") == asked.id
-        ]
-        if asked.answers:
-            yield held(asked.answers[0])
-        elif cancelled or _ended_by_server(connection, asked):
-            yield broken(cancelled[0] if cancelled else asked.event, "the server ended a subscription without a result")
+@stated_rule(moves=LISTENING)
+@each(_listens)
+def listen_ends_with_result(event: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    if asked.answers:
+        return None
+    cancelled = _cancellation(connection, asked)
+    if cancelled is None and _end_by_server(connection, asked) is None:
+        return UNDECIDED
+    return broken(cancelled or event, "the server ended a subscription without a result")
 
 
 SETTLED: Final = 1.0
@@ -287,15 +286,17 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
         for event in notifications(connection, "server", UPDATED):
             place = connection.position(event)
             live: set[Any] = set()
-            for each in asked:
-                if connection.position(each.event) > place:
+            for change in asked:
+                if connection.position(change.event) > place:
                     break
-                if each.method == "resources/subscribe":
-                    live.add(str(each.params.get("uri")))
+                if change.method == "resources/subscribe":
+                    live.add(str(change.params.get("uri")))
                 # Until it is answered, an update may have been on its way; over HTTP even afterwards.
                 elif (
-                    each.result is not None and is_ordered(connection) and connection.position(each.answers[0]) < place
+                    change.result is not None
+                    and is_ordered(connection)
+                    and connection.position(change.answers[0]) < place
                 ):
-                    live.discard(str(each.params.get("uri")))
+                    live.discard(str(change.params.get("uri")))
             # The resource told of may lie below the one subscribed to, so only the lack of any subscription is clear.
             yield judged(bool(live), event, "an update was told of, but nothing is subscribed to")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,18 +10,18 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.conformance.rules.common import (
-    answer_of,
-    asked_about,
     code_of,
     declares,
+    first_after,
     is_ordered,
     is_proper,
     named,
     notifications,
     pages,
 )
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, members, objects, params_of
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, about, each
 from trio_mcp.conformance.rules.shape import flaw
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.rules.utilities import NO_CURSOR
@@ -69,12 +68,22 @@ class _Task:
     ended: tuple[Event, str] | None = None
 
 
-def _tasks(history: History) -> Iterator[tuple[Connection, _Task]]:
-    """Yield the tasks that were made of calls, with what is known of their ends."""
+def _offers(connection: Connection, capability: str) -> bool:
+    """Return whether a server of 2025-11-25 has declared a capability."""
+    return connection.revision in ONLY and declares(connection.server_capabilities, capability)
+
+
+def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+    """Yield the answered tool calls of 2025-11-25."""
+    return (call for call in about("tools/call")(history) if call[1].revision in ONLY)
+
+
+def _tasks(history: History) -> Iterator[tuple[Event, Connection, _Task]]:
+    """Yield the responses that made tasks of calls: with their connections, and what is known of the tasks."""
     for connection in history:
-        if connection.revision in ONLY and declares(connection.server_capabilities, CALLS):
+        if _offers(connection, CALLS):
             for task in _of(connection).values():
-                yield connection, task
+                yield task.made, connection, task
 
 
 def _of(connection: Connection) -> dict[str, _Task]:
@@ -102,25 +111,32 @@ def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
             yield asked.answers[0], result
         elif asked.method == "tools/call" and isinstance(result.get("task"), dict):
             yield asked.answers[0], result["task"]
-        elif asked.method == "tasks/list" and isinstance(result.get("tasks"), list):
-            yield from ((asked.answers[0], each) for each in result["tasks"] if isinstance(each, dict))
+        elif asked.method == "tasks/list":
+            yield from ((asked.answers[0], each) for each in objects(result.get("tasks")))
     for event in notifications(connection, "server", "notifications/tasks/status"):
-        if isinstance(params := event.message.get("params"), dict):
-            yield event, params
+        if isinstance(event.message.get("params"), dict):
+            yield event, event.message["params"]
 
 
-def _about(history: History, *methods: str) -> Iterator[tuple[Connection, RecordedRequest, Event, _Task]]:
-    """Yield the requests about tasks that the server made, of these methods, that were answered."""
-    # Found once for each connection: to do it for each request would cost a pass over all requests each time.
-    known: dict[int, dict[str, _Task]] = {}
-    for connection, asked, answer in asked_about(history, *methods):
-        if connection.revision not in ONLY or not declares(connection.server_capabilities, CALLS):
-            continue
-        if connection.number not in known:
-            known[connection.number] = _of(connection)
-        task = known[connection.number].get(asked.params.get("taskId", ""))
-        if task is not None:
-            yield connection, asked, answer, task
+def _said(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
+    """Yield what servers of 2025-11-25 said of tasks."""
+    for connection in history:
+        if connection.revision in ONLY:
+            yield from ((event, connection, state) for event, state in _states(connection))
+
+
+def _about(*methods: str) -> Occasions[Connection, RecordedRequest, _Task]:
+    """Return the answered requests of these methods, about tasks that the server made, as occasions."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, _Task]]:
+        # Found once for each connection: to do it for each request would cost a pass over all requests each time.
+        known = {connection.number: _of(connection) for connection in history if _offers(connection, CALLS)}
+        for answer, connection, asked in about(*methods)(history):
+            task = known.get(connection.number, {}).get(asked.params.get("taskId", ""))
+            if task is not None:
+                yield answer, connection, asked, task
+
+    return occasions
 
 
 def _after(connection: Connection, asked: RecordedRequest, event: Event) -> bool:
@@ -134,64 +150,62 @@ def _support(connection: Connection, asked: RecordedRequest) -> str | None:
     if tool is None:
         return None
     # Tool-Level Negotiation: a tool that doesn't say is one that forbids tasks.
-    execution = tool.get("execution")
-    return str(execution.get("taskSupport", "forbidden")) if isinstance(execution, dict) else "forbidden"
+    execution = members(tool.get("execution"))
+    return str(execution.get("taskSupport", "forbidden"))
 
 
 # --- making them ------------------------------------------------------------------------------------------------------
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_created(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        if connection.revision not in ONLY or not isinstance(asked.params.get("task"), dict) or asked.result is None:
-            continue
-        # Arguments that are refused may be refused before there is a task.
-        if asked.result.get("isError") is True:
-            continue
-        # That a tool refuses the task that it forbids is only a SHOULD, so a plain result may be right there, and for a
-        # tool that was not listed.
-        if declares(connection.server_capabilities, CALLS) and _support(connection, asked) in ("optional", "required"):
-            made = isinstance(asked.result.get("task"), dict)
-            yield judged(made, answer, "a tool was called as a task, and the result is not of a task")
+@stated_rule(moves=RUN)
+@each(_calls)
+def task_created(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    # Arguments that are refused may be refused before there is a task.
+    if not isinstance(asked.params.get("task"), dict) or asked.result is None or asked.result.get("isError") is True:
+        return UNDECIDED
+    # That a tool refuses the task that it forbids is only a SHOULD, so a plain result may be right there, and for a
+    # tool that was not listed.
+    if not _offers(connection, CALLS) or _support(connection, asked) not in ("optional", "required"):
+        return UNDECIDED
+    made = isinstance(asked.result.get("task"), dict)
+    return None if made else "a tool was called as a task, and the result is not of a task"
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_begins_working(history: History) -> Iterator[Verdict]:
-    for _, task in _tasks(history):
-        if task.first.get("status") == "working":
-            yield held(task.made)
-        elif task.first.get("createdAt") == task.first.get("lastUpdatedAt"):  # else it may have gone on since
-            yield broken(task.made, f"a new task, never updated, has the status {task.first.get('status')!r}")
+@stated_rule(moves=RUN)
+@each(_tasks)
+def task_begins_working(_: Event, _connection: Connection, task: _Task) -> Opinion:
+    if task.first.get("status") == "working":
+        return None
+    # A task that was updated may have gone on since.
+    updated = task.first.get("createdAt") != task.first.get("lastUpdatedAt")
+    return UNDECIDED if updated else f"a new task, never updated, has the status {task.first.get('status')!r}"
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
+@stated_rule(moves=RUN)
 def task_id_unique(history: History) -> Iterator[Verdict]:
     # On all connections together: ids are unique "among all tasks controlled by the receiver".
     seen: set[str] = set()
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        task = (asked.result or {}).get("task")
-        if connection.revision in ONLY and isinstance(task, dict) and isinstance(task.get("taskId"), str):
-            yield judged(task["taskId"] not in seen, answer, f"a second task has the id {task['taskId']!r}")
-            seen.add(task["taskId"])
+    for answer, _, asked in _calls(history):
+        task_id = members((asked.result or {}).get("task")).get("taskId")
+        if isinstance(task_id, str):
+            yield judged(task_id not in seen, answer, f"a second task has the id {task_id!r}")
+            seen.add(task_id)
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
+@stated_rule(moves=RUN)
 def task_id_unpredictable(history: History) -> Iterator[Verdict]:
-    for _, tasks in itertools.groupby(_tasks(history), key=lambda each: each[0].number):
-        before: _Task | None = None
-        for connection, task in tasks:
-            # A server that knows who asks may bind tasks to that, and need not hide their ids.
-            exchange = connection.exchanges.get(task.made.exchange or 0)
-            if exchange is not None and "authorization" in exchange.request.headers:
-                continue
-            short = len(task.id) < SHORTEST_ID
-            # Ids that are ordered by time, such as those of UUID version 7, still can't be guessed; only a
-            # counter can.
-            counted = before is not None and _is_next(before.id, task.id)
-            problem = f"the task id {task.id!r} is too short" if short else f"the task id after it is {task.id!r}"
-            yield judged(not short and not counted, task.made, problem)
-            before = task
+    before: dict[int, str] = {}
+    for event, connection, task in _tasks(history):
+        # A server that knows who asks may bind tasks to that, and need not hide their ids.
+        exchange = connection.exchanges.get(event.exchange or 0)
+        if exchange is not None and "authorization" in exchange.request.headers:
+            continue
+        short = len(task.id) < SHORTEST_ID
+        # Ids that are ordered by time, such as those of UUID version 7, still can't be guessed; only a counter can.
+        counted = _is_next(before.get(connection.number, ""), task.id)
+        problem = f"the task id {task.id!r} is too short" if short else f"the task id after it is {task.id!r}"
+        yield judged(not short and not counted, event, problem)
+        before[connection.number] = task.id
 
 
 def _is_next(one: str, other: str) -> bool:
@@ -205,23 +219,21 @@ def _is_next(one: str, other: str) -> bool:
 
 
 @stated_rule(
-    since="2025-11-25",
     sentence="Tell with each task when it was made and when it last changed, as ISO 8601, and for how long it is kept.",
     moves=RUN,
 )
-def task_shape(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if connection.revision not in ONLY or not declares(connection.server_capabilities, "tasks"):
-            continue
-        for event, state in _states(connection):
-            problems = [f"{name} is {state.get(name)!r}" for name in _TIMES if not _is_time(state.get(name))]
-            # That there is an id is a matter of the schema; here it is only that it be a string (Task ID Requirements).
-            if "taskId" in state and not isinstance(state["taskId"], str):
-                problems.append(f"taskId is {state['taskId']!r}")
-            # null means unlimited, so one that is missing needs a stand-in that isn't None.
-            if not _is_ttl(state.get("ttl", "missing")):
-                problems.append(f"ttl is {state.get('ttl', 'missing')!r}")
-            yield judged(not problems, event, "; ".join(problems))
+@each(_said)
+def task_shape(_: Event, connection: Connection, state: dict[str, Any]) -> Opinion:
+    if not declares(connection.server_capabilities, "tasks"):
+        return UNDECIDED
+    problems = [f"{name} is {state.get(name)!r}" for name in _TIMES if not _is_time(state.get(name))]
+    # That there is an id is a matter of the schema; here it is only that it be a string (Task ID Requirements).
+    if "taskId" in state and not isinstance(state["taskId"], str):
+        problems.append(f"taskId is {state['taskId']!r}")
+    # null means unlimited, so one that is missing needs a stand-in that isn't None.
+    if not _is_ttl(state.get("ttl", "missing")):
+        problems.append(f"ttl is {state.get('ttl', 'missing')!r}")
+    return "; ".join(problems) or None
 
 
 _TIMES: Final = ("createdAt", "lastUpdatedAt")
@@ -246,42 +258,39 @@ def _is_time(value: Any) -> bool:
 # --- who may call what as a task ----------------------------------------------------------------------------------
 
 
-@stated_rule(
-    since="2025-11-25",
-    sentence="Answer -32601 if a tool that requires a task is called without one.",
-    moves=["task-unsupported"],
-)
-def task_tool_support_enforced(history: History) -> Iterator[Verdict]:
-    yield from _refused(history, "required", as_task=False)
+@stated_rule(moves=["task-unsupported"])
+@each(_calls)
+def task_tool_support_enforced(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    return _refused(connection, asked, "required", as_task=False)
 
 
-@stated_rule(since="2025-11-25", moves=["task-unsupported"])
-def task_tool_forbidden_refused(history: History) -> Iterator[Verdict]:
-    yield from _refused(history, "forbidden", as_task=True)
+@stated_rule(moves=["task-unsupported"])
+@each(_calls)
+def task_tool_forbidden_refused(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    return _refused(connection, asked, "forbidden", as_task=True)
 
 
-def _refused(history: History, support: str, *, as_task: bool) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        if connection.revision not in ONLY or not declares(connection.server_capabilities, CALLS):
-            continue
-        # The arguments may be wrong, too; and a server that wants a task with every call may say so (Protocol Errors).
-        if code_of(asked) in (error_codes.INVALID_PARAMS, error_codes.INVALID_REQUEST):
-            continue
-        if _support(connection, asked) == support and ("task" in asked.params) == as_task:
-            what = "a task" if as_task else "no task"
-            problem = f"taskSupport is {support!r}, it was called as {what}, and the response is {_shown(asked)}"
-            yield judged(code_of(asked) == error_codes.METHOD_NOT_FOUND, answer, problem)
+def _refused(connection: Connection, asked: RecordedRequest, support: str, *, as_task: bool) -> Opinion:
+    # The arguments may be wrong, too; and a server that wants a task with every call may say so (Protocol Errors).
+    excused = code_of(asked) in (error_codes.INVALID_PARAMS, error_codes.INVALID_REQUEST)
+    if excused or not _offers(connection, CALLS):
+        return UNDECIDED
+    if _support(connection, asked) != support or ("task" in asked.params) != as_task:
+        return UNDECIDED
+    what = "a task" if as_task else "no task"
+    problem = f"taskSupport is {support!r}, it was called as {what}, and the response is {_shown(asked)}"
+    return None if code_of(asked) == error_codes.METHOD_NOT_FOUND else problem
 
 
 def _shown(asked: RecordedRequest) -> str:
     return f"the error {code_of(asked)}" if asked.error is not None else "a result"
 
 
-@stated_rule(since="2025-11-25", moves=["task-metadata"])
+@stated_rule(moves=["task-metadata"])
 def task_metadata_ignored(history: History) -> Iterator[Verdict]:
     plain: dict[tuple[int, str], RecordedRequest] = {}
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        if connection.revision not in ONLY or declares(connection.server_capabilities, CALLS):
+    for answer, connection, asked in _calls(history):
+        if declares(connection.server_capabilities, CALLS):
             continue
         # Only the same call without a task shows whether the tool itself refuses these arguments.
         key = connection.number, repr((asked.params.get("name"), asked.params.get("arguments")))
@@ -307,85 +316,89 @@ def _refuses_task(asked: RecordedRequest) -> bool:
     )
 
 
-@stated_rule(since="2025-11-25", moves=["task-metadata", *RUN])
-def task_capability_declared(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if connection.revision not in ONLY or connection.hello is None:
-            continue
-        declared = declares(connection.server_capabilities, "tasks")
-        for event, _ in _states(connection):
-            yield judged(declared, event, "the server runs tasks, but does not declare the capability")
+@stated_rule(moves=["task-metadata", *RUN])
+@each(_said)
+def task_capability_declared(_: Event, connection: Connection, _state: dict[str, Any]) -> Opinion:
+    if connection.hello is None:
+        return UNDECIDED
+    declared = declares(connection.server_capabilities, "tasks")
+    return None if declared else "the server runs tasks, but does not declare the capability"
 
 
 # --- what becomes of them -----------------------------------------------------------------------------------------
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_transitions(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer, task in _about(history, "tasks/get"):
-        # Answers may overtake each other over HTTP, so only what was asked after the end had been seen counts.
-        if task.ended is not None and asked.result is not None and _after(connection, asked, task.ended[0]):
-            status = asked.result.get("status")
-            yield judged(status == task.ended[1], answer, f"the task was {task.ended[1]}, and now it is {status}")
+@stated_rule(moves=RUN)
+@each(_about("tasks/get"))
+def task_transitions(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
+    # Answers may overtake each other over HTTP, so only what was asked after the end had been seen counts.
+    if task.ended is None or asked.result is None or not _after(connection, asked, task.ended[0]):
+        return UNDECIDED
+    status = asked.result.get("status")
+    return None if status == task.ended[1] else f"the task was {task.ended[1]}, and now it is {status}"
 
 
-@stated_rule(since="2025-11-25", moves=["task-cancelled"])
-def task_cancelled(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer, task in _about(history, "tasks/cancel"):
-        # One that had ended before has a rule of its own.
-        if asked.result is not None and not (task.ended and _after(connection, asked, task.ended[0])):
-            status = asked.result.get("status")
-            yield judged(status == "cancelled", answer, f"the task was cancelled, and its status is {status!r}")
+@stated_rule(moves=["task-cancelled"])
+@each(_about("tasks/cancel"))
+def task_cancelled(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
+    # One that had ended before has a rule of its own.
+    if asked.result is None or (task.ended is not None and _after(connection, asked, task.ended[0])):
+        return UNDECIDED
+    status = asked.result.get("status")
+    return None if status == "cancelled" else f"the task was cancelled, and its status is {status!r}"
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_cancel_ended_refused(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer, task in _about(history, "tasks/cancel"):
-        # Without the capability the method need not exist, and -32601 is as right.
-        supported = declares(connection.server_capabilities, "tasks.cancel")
-        if supported and task.ended is not None and _after(connection, asked, task.ended[0]):
-            problem = f"the task was {task.ended[1]} when it was to be cancelled, and the response is {_shown(asked)}"
-            yield judged(code_of(asked) == error_codes.INVALID_PARAMS, answer, problem)
+@stated_rule(moves=RUN)
+@each(_about("tasks/cancel"))
+def task_cancel_ended_refused(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
+    # Without the capability the method need not exist, and -32601 is as right.
+    supported = declares(connection.server_capabilities, "tasks.cancel")
+    if not supported or task.ended is None or not _after(connection, asked, task.ended[0]):
+        return UNDECIDED
+    problem = f"the task was {task.ended[1]} when it was to be cancelled, and the response is {_shown(asked)}"
+    return None if code_of(asked) == error_codes.INVALID_PARAMS else problem
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_failure_explained(history: History) -> Iterator[Verdict]:
-    for _, asked, answer, _ in _about(history, "tasks/get"):
-        if asked.result is not None and asked.result.get("status") == "failed":
-            yield judged(bool(asked.result.get("statusMessage")), answer, "a task has failed without a statusMessage")
+@stated_rule(moves=RUN)
+@each(_about("tasks/get"))
+def task_failure_explained(_: Event, _connection: Connection, asked: RecordedRequest, _task: _Task) -> Opinion:
+    if asked.result is None or asked.result.get("status") != "failed":
+        return UNDECIDED
+    return None if asked.result.get("statusMessage") else "a task has failed without a statusMessage"
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_get_without_stream(history: History) -> Iterator[Verdict]:
-    for connection, _, answer, _ in _about(history, "tasks/get"):
-        # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two can show what
-        # was not possible.
-        exchange = connection.exchanges.get(answer.exchange) if answer.exchange is not None else None
-        if exchange is not None and exchange.response is not None and connection.transport == "http":
-            yield judged(not exchange.is_stream, answer, "the response to tasks/get is a stream")
+@stated_rule(moves=RUN)
+@each(_about("tasks/get"))
+def task_get_without_stream(answer: Event, connection: Connection, _asked: RecordedRequest, _task: _Task) -> Opinion:
+    # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two can show what was
+    # not possible.
+    exchange = connection.exchanges.get(answer.exchange or 0)
+    if exchange is None or exchange.response is None or connection.transport != "http":
+        return UNDECIDED
+    return "the response to tasks/get is a stream" if exchange.is_stream else None
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
+@stated_rule(moves=RUN)
 def task_result_blocks(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], Event] = {}
-    for connection, asked, answer, task in _about(history, "tasks/result"):
+    for answer, connection, asked, task in _about("tasks/result")(history):
         # A request that was given up may be answered with an error at once, and the task goes on.
         if asked.cancelled is None and asked.overdue is None:
             given.setdefault((connection.number, task.id), answer)
-    for connection, asked, answer, task in _about(history, "tasks/get"):
+    for answer, connection, asked, task in _about("tasks/get")(history):
         result = given.get((connection.number, task.id))
         if result is not None and asked.result is not None and _after(connection, asked, result):
             status = asked.result.get("status")
             yield judged(status in ENDED, answer, f"tasks/result was answered, and after that the task is {status}")
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
+@stated_rule(moves=RUN)
 def task_result_final(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], dict[str, Any]] = {}
-    for connection, asked, answer, task in _about(history, "tasks/result"):
+    for answer, connection, asked, task in _about("tasks/result")(history):
         if asked.result is None:
             # The task may have expired since, or its request have ended in an error.
             completed = task.ended is not None and task.ended[1] == "completed"
@@ -403,118 +416,106 @@ def task_result_final(history: History) -> Iterator[Verdict]:
         yield judged(problem is None, answer, f"the result of a call as a task: {problem}")
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def related_task_present(history: History) -> Iterator[Verdict]:
-    for _, asked, answer, task in _about(history, "tasks/result"):
-        if asked.result is not None:
-            named_task = _related(asked.result)
-            problem = f"the result of task {task.id!r} names {named_task!r} in its _meta"
-            yield judged(named_task == task.id, answer, problem)
+@stated_rule(moves=RUN)
+@each(_about("tasks/result"))
+def related_task_present(_: Event, _connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
+    if asked.result is None:
+        return UNDECIDED
+    related = _related(asked.result)
+    return None if related == task.id else f"the result of task {task.id!r} names {related!r} in its _meta"
 
 
 @stated_rule(
-    since="2025-11-25",
     sentence="Don't name the task in the `_meta` of what contains its id: status notifications, results of "
     "requests about it.",
     moves=[*RUN, "task-list"],
 )
-def related_task_absent(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if connection.revision not in ONLY or not declares(connection.server_capabilities, "tasks"):
-            continue
-        for event, state in _states(connection):
-            if "result" in event.message and "task" in (event.message["result"] or ()):
-                continue  # CreateTaskResult
-            owner = event.message.get("result", state)
-            yield judged(_related(owner) is None, event, "a message that contains the task's id names it in _meta, too")
+@each(_said)
+def related_task_absent(event: Event, connection: Connection, state: dict[str, Any]) -> Opinion:
+    if not declares(connection.server_capabilities, "tasks"):
+        return UNDECIDED
+    owner = event.message.get("result", state)
+    if "result" in event.message and "task" in members(owner):
+        return UNDECIDED  # CreateTaskResult
+    return None if _related(owner) is None else "a message that contains the task's id names it in _meta, too"
 
 
 def _related(holder: Any) -> Any:
-    entries = holder.get("_meta") if isinstance(holder, dict) else None
-    entry = entries.get(meta.RELATED_TASK) if isinstance(entries, dict) else None
+    entry = members(members(holder).get("_meta")).get(meta.RELATED_TASK)
     # A malformed entry is given back as it is, so that it counts as present, but matches no task.
     return entry.get("taskId") if isinstance(entry, dict) else entry
 
 
 @stated_rule(
-    since="2025-11-25",
     sentence="Go by the parameter `taskId` in requests about a task, and not by a task that their `_meta` names.",
     moves=["task-misled"],
 )
-def task_id_parameter_wins(history: History) -> Iterator[Verdict]:
-    for _, asked, answer, task in _about(history, "tasks/get"):
-        if meta.RELATED_TASK in asked.meta:
-            got = asked.result.get("taskId") if asked.result is not None else None
-            problem = f"taskId is {task.id!r}, and the response is {_shown(asked)} of {got!r}"
-            # It may have expired, but then it is not known under the other id either.
-            yield judged(got == task.id or asked.result is None, answer, problem)
+@each(_about("tasks/get"))
+def task_id_parameter_wins(_: Event, _connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
+    # It may have expired, but then it is not known under the other id either.
+    if meta.RELATED_TASK not in asked.meta:
+        return UNDECIDED
+    if asked.result is None or asked.result.get("taskId") == task.id:
+        return None
+    return f"taskId is {task.id!r}, and the response is {_shown(asked)} of {asked.result.get('taskId')!r}"
 
 
 @stated_rule(
-    since="2025-11-25",
     sentence="Answer -32602 for a task, or a cursor of the list of tasks, that doesn't exist.",
     moves=["task-unknown"],
 )
-def task_errors(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, *ABOUT, "tasks/list"):
-        if connection.revision not in ONLY:
-            continue
-        capability = {"tasks/cancel": "tasks.cancel", "tasks/list": "tasks.list"}.get(asked.method, "tasks")
-        key, made_up = ("cursor", NO_CURSOR) if asked.method == "tasks/list" else ("taskId", NO_TASK)
-        # Any other id may belong to a task made before the transcript began; those that the kit makes up can't exist.
-        if declares(connection.server_capabilities, capability) and str(asked.params.get(key)).startswith(made_up):
-            problem = f"{asked.method} with an unknown {key}: the response is {_shown(asked)}"
-            yield judged(code_of(asked) == error_codes.INVALID_PARAMS, answer, problem)
+@each(about(*ABOUT, "tasks/list"))
+def task_errors(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    capability = {"tasks/cancel": "tasks.cancel", "tasks/list": "tasks.list"}.get(asked.method, "tasks")
+    key, made_up = ("cursor", NO_CURSOR) if asked.method == "tasks/list" else ("taskId", NO_TASK)
+    # Any other id may belong to a task made before the transcript began; those that the kit makes up can't exist.
+    if not _offers(connection, capability) or not str(asked.params.get(key)).startswith(made_up):
+        return UNDECIDED
+    problem = f"{asked.method} with an unknown {key}: the response is {_shown(asked)}"
+    return None if code_of(asked) == error_codes.INVALID_PARAMS else problem
 
 
 # --- the list, and progress ---------------------------------------------------------------------------------------
 
 
-@stated_rule(
-    since="2025-11-25", sentence="List every task that can be fetched, in pages if need be.", moves=["task-list"]
-)
+@stated_rule(sentence="List every task that can be fetched, in pages if need be.", moves=["task-list"])
 def task_listed(history: History) -> Iterator[Verdict]:
-    gets = [*_about(history, "tasks/get")]
+    gets = [*_about("tasks/get")(history)]
     for connection in history:
-        if connection.revision not in ONLY or not declares(connection.server_capabilities, "tasks.list"):
-            continue
-        for chain in pages(connection, "tasks/list"):
-            last = answer_of(chain[-1])
+        for chain in pages(connection, "tasks/list") if _offers(connection, "tasks.list") else ():
             # Between two pages other tasks may go, and the places of those that stay change.
-            if last is None or len(chain) > 1 or (chain[-1].result or {}).get("nextCursor") is not None:
+            if len(chain) > 1 or (chain[0].result or {}).get("nextCursor") is not None:
                 continue
-            listed = set(named(chain, "tasks", "taskId"))
-            for other, asked, _, task in gets:
+            listed, last = set(named(chain, "tasks", "taskId")), chain[0].answers[0]
+            for _, other, asked, task in gets:
                 # It was there before the list was read, and after.
                 there = other is connection and asked.result is not None and _after(connection, asked, last)
                 if there and _after(connection, chain[0], task.made):
                     yield judged(task.id in listed, last, f"the task {task.id!r} can be fetched, but is not listed")
 
 
-@stated_rule(since="2025-11-25", moves=RUN)
-def task_progress_ends(history: History) -> Iterator[Verdict]:
-    for connection, task in _tasks(history):
-        # Over HTTP, progress and the answer that shows the end come on different streams, and may pass each other.
-        if task.ended is None or not is_ordered(connection) or meta.PROGRESS_TOKEN not in task.asked.meta:
-            continue
-        end = connection.position(task.ended[0])
-        late = [event for event in task.asked.progress if connection.position(event) > end]
-        yield Verdict(late[0] if late else task.ended[0], "progress of a task after it has ended" if late else None)
+@stated_rule(moves=RUN)
+@each(_tasks)
+def task_progress_ends(_: Event, connection: Connection, task: _Task) -> Opinion:
+    # Over HTTP, progress and the answer that shows the end come on different streams, and may pass each other.
+    if task.ended is None or not is_ordered(connection) or meta.PROGRESS_TOKEN not in task.asked.meta:
+        return UNDECIDED
+    late = first_after(connection, task.ended[0], task.asked.progress)
+    return held(task.ended[0]) if late is None else broken(late, "progress of a task after it has ended")
 
 
 @stated_rule(
-    since="2025-11-25",
     sentence="Report a task's progress under the token of the request that made it, until the task ends.",
     moves=RUN,
 )
 def task_progress_token(history: History) -> Iterator[Verdict]:
-    for connection, task in _tasks(history):
+    for _, connection, task in _tasks(history):
         token = task.asked.meta.get(meta.PROGRESS_TOKEN)
         for event in notifications(connection, "server", "notifications/progress"):
-            params = event.message.get("params")
+            params = params_of(event)
             # Where the token is wrong, only the related task still tells to which task the progress belongs.
-            if isinstance(params, dict) and _related(params) == task.id:
+            if _related(params) == task.id:
                 problem = f"progress of task {task.id!r} has the token {params.get('progressToken')!r}, not {token!r}"
                 yield judged(params.get("progressToken") == token, event, problem)
         # Progress that names no task was found by its token, which is then right by itself.
-        yield from (held(event) for event in task.asked.progress if _related(event.message.get("params")) is None)
+        yield from (held(event) for event in task.asked.progress if _related(params_of(event)) is None)

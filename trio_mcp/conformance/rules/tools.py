@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from trio_mcp.conformance.rules.common import (
     asked_about,
@@ -16,8 +16,9 @@ from trio_mcp.conformance.rules.common import (
     pages,
     schema_problem,
 )
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, members, objects
+from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, each
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.schema.validator import DIALECTS
@@ -32,86 +33,79 @@ CALLING: Final = ("call-tool", "calls-at-once", "call-with-progress")
 # --- definitions ------------------------------------------------------------------------------------------------------
 
 
-def _listed(history: History) -> Iterator[tuple[Connection, Event, dict[str, Any]]]:
-    for connection, asked in history.requests("tools/list"):
-        items = (asked.result or {}).get("tools")
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict):
-                yield connection, asked.answers[0], item
+def _listed(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
+    """Yield each tool that was listed, after the response that lists it."""
+    for _, asked in history.requests("tools/list"):
+        yield from ((asked.answers[0], tool) for tool in objects((asked.result or {}).get("tools")))
 
 
-@stated_rule(since="2025-11-25", moves=LISTING)
-def tool_input_schema_valid(history: History) -> Iterator[Verdict]:
-    for _, event, tool in _listed(history):
-        schema = tool.get("inputSchema")
-        kept = isinstance(schema, dict)
-        yield judged(kept, event, f"the inputSchema of {tool.get('name')!r:.60} is not an object")
-
-
-@stated_rule(since="2025-11-25", moves=LISTING)
-def schemas_valid(history: History) -> Iterator[Verdict]:
-    for _, event, tool in _listed(history):
+def _schemas(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
+    """Yield each schema of a listed tool: the response that lists it, what a problem calls it, and the schema."""
+    for event, tool in _listed(history):
         for key in ("inputSchema", "outputSchema"):
-            schema = tool.get(key)
-            if isinstance(schema, dict) and (problem := _schema_fault(schema)) != "unknown":
-                yield judged(not problem, event, f"the {key} of {tool.get('name')!r:.60} is invalid: {problem}")
+            if isinstance(tool.get(key), dict):
+                yield event, f"the {key} of {tool.get('name')!r:.60}", tool[key]
 
 
-def _schema_fault(schema: dict[str, Any]) -> str:
-    """Say what is wrong with a schema by the schema of its dialect; ``unknown`` for a dialect that is not known."""
+@stated_rule(moves=LISTING)
+@each(_listed)
+def tool_input_schema_valid(_: Event, tool: dict[str, Any]) -> Opinion:
+    kept = isinstance(tool.get("inputSchema"), dict)
+    return None if kept else f"the inputSchema of {tool.get('name')!r:.60} is not an object"
+
+
+@stated_rule(moves=LISTING)
+@each(_schemas)
+def schemas_valid(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
+    """Judge a schema by that of its dialect."""
     import jsonschema_rs  # loaded only where schemas are checked
 
     dialect = schema.get("$schema", DIALECTS[0])
     # Only 2020-12 must be supported (Schema Dialect); a schema in a dialect that isn't known here may still be valid.
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
-        return "unknown"
+        return UNDECIDED
     try:
         jsonschema_rs.meta.validate(schema)
     except jsonschema_rs.ValidationError as exc:
-        return str(exc.message)[:200]
+        return f"{what} is invalid: {str(exc.message)[:200]}"
     except (ValueError, jsonschema_rs.ReferencingError):
         # A `$ref` that leads out of the schema is not loaded ($ref Resolution), so what it means stays open.
-        return "unknown"
-    return ""
+        return UNDECIDED
+    return None
 
 
-@stated_rule(since="2025-11-25", moves=LISTING)
-def schemas_in_2020_12(history: History) -> Iterator[Verdict]:
-    for _, event, tool in _listed(history):
-        for key in ("inputSchema", "outputSchema"):
-            schema = tool.get(key)
-            if isinstance(schema, dict):
-                dialect = schema.get("$schema", DIALECTS[0])
-                # Version 1 of the TypeScript SDK writes draft 7, which is allowed: 2020-12 is only RECOMMENDED, hence a
-                # SHOULD.
-                kept = isinstance(dialect, str) and dialect.removesuffix("#") == DIALECTS[0]
-                yield judged(kept, event, f"the {key} of {tool.get('name')!r:.60} is in {dialect!r:.80}")
+@stated_rule(moves=LISTING)
+@each(_schemas)
+def schemas_in_2020_12(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
+    dialect = schema.get("$schema", DIALECTS[0])
+    # Version 1 of the TypeScript SDK writes draft 7, which is allowed: 2020-12 is only RECOMMENDED, which is a SHOULD.
+    kept = isinstance(dialect, str) and dialect.removesuffix("#") == DIALECTS[0]
+    return None if kept else f"{what} is in {dialect!r:.80}"
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 @stated_rule(
-    since="2025-11-25",
     sentence="Build tool names from 1 to 128 ASCII letters, digits, `_`, `-` and `.`.",
     moves=LISTING,
 )
-def tool_name_format(history: History) -> Iterator[Verdict]:
-    for _, event, tool in _listed(history):
-        name = tool.get("name")
-        if isinstance(name, str):
-            shown = f"{name!r:.140}" if len(name) <= 128 else f"{name[:20]!r}… of {len(name)} characters"
-            yield judged(_NAME.fullmatch(name) is not None, event, f"the tool name {shown} is not of that form")
+@each(_listed)
+def tool_name_format(_: Event, tool: dict[str, Any]) -> Opinion:
+    name = tool.get("name")
+    if not isinstance(name, str):
+        return UNDECIDED
+    shown = f"{name!r:.140}" if len(name) <= 128 else f"{name[:20]!r}… of {len(name)} characters"
+    return None if _NAME.fullmatch(name) else f"the tool name {shown} is not of that form"
 
 
-@stated_rule(since="2025-11-25", moves=LISTING)
+@stated_rule(moves=LISTING)
 def tool_names_unique(history: History) -> Iterator[Verdict]:
     for connection in history:
         for chain in pages(connection, "tools/list"):
-            for page in chain[:1]:  # an overlap of pages is another fault
-                names = named([page], "tools", "name")
-                twice = sorted({name for name in names if names.count(name) > 1})
-                yield judged(not twice, page.answers[0], f"two tools are called {', '.join(twice[:3])}")
+            names = named(chain[:1], "tools", "name")  # an overlap of pages is another fault
+            twice = sorted({name for name in names if names.count(name) > 1})
+            yield judged(not twice, chain[0].answers[0], f"two tools are called {', '.join(twice[:3])}")
 
 
 @stated_rule(moves=("list-twice", "list-all", "list-everywhere"))
@@ -132,43 +126,33 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @stated_rule(sentence="Annotate arguments with `x-mcp-header` as the rules for it say.", moves=LISTING)
-def header_annotation_valid(history: History) -> Iterator[Verdict]:
-    for _, event, tool in _listed(history):
-        schema = tool.get("inputSchema")
-        if isinstance(schema, dict):
-            found = list(_annotations(schema, True))
-            if found:
-                problem = _annotation_problem(found)
-                yield judged(problem is None, event, f"the tool {tool.get('name')!r:.60}: {problem}")
+@each(_listed)
+def header_annotation_valid(_: Event, tool: dict[str, Any]) -> Opinion:
+    found = list(_annotations(tool.get("inputSchema"), True))
+    if not found:
+        return UNDECIDED
+    problem = _annotation_problem(found)
+    return None if problem is None else f"the tool {tool.get('name')!r:.60}: {problem}"
 
 
 def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]]:
     """Yield each annotation, the type it is on, and whether a chain of properties leads to it from the root."""
-    if not isinstance(schema, dict):
-        return
-    for key, inner in schema.items():
-        if key == "properties" and isinstance(inner, dict):
-            for each in inner.values():
-                if isinstance(each, dict) and "x-mcp-header" in each:
-                    yield each["x-mcp-header"], each.get("type"), reachable
-                yield from _annotations(each, reachable)
-        # Behind these keywords an annotation means no single argument, so Schema Extension makes it invalid.
-        elif key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
-            yield from _beside(inner)
-        elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inner, list):
-            for each in inner:
-                yield from _beside(each)
-        elif key in ("$defs", "definitions", "patternProperties", "dependentSchemas") and isinstance(inner, dict):
-            for each in inner.values():
-                yield from _beside(each)
+    for key, inner in members(schema).items():
+        # Behind other keywords an annotation means no single argument, so Schema Extension makes it invalid.
+        chained = reachable and key == "properties"
+        for each_schema in objects(_subschemas(key, inner)):
+            if "x-mcp-header" in each_schema:
+                yield each_schema["x-mcp-header"], each_schema.get("type"), chained
+            yield from _annotations(each_schema, chained)
 
 
-def _beside(schema: Any) -> Iterator[tuple[Any, Any, bool]]:
-    """Yield the annotations of a subschema that no chain of properties leads to."""
-    if isinstance(schema, dict):
-        if "x-mcp-header" in schema:
-            yield schema["x-mcp-header"], schema.get("type"), False
-        yield from _annotations(schema, False)
+def _subschemas(key: str, inner: Any) -> Any:
+    """Return the schemas that a keyword holds, as a list."""
+    if key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
+        return [inner]
+    if key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
+        return list(members(inner).values())
+    return inner if key in ("anyOf", "oneOf", "allOf", "prefixItems") else []
 
 
 def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
@@ -190,20 +174,28 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _called(history: History) -> Iterator[tuple[RecordedRequest, Event, dict[str, Any]]]:
+def _called(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any]]]:
     """Yield the answered calls of tools that are listed, where all lists agree on their definition."""
     definitions: dict[str, list[dict[str, Any]]] = {}
-    for _, _, tool in _listed(history):
+    for _, tool in _listed(history):
         definitions.setdefault(str(tool.get("name")), []).append(tool)
     for _, asked, answer in asked_about(history, "tools/call"):
         found = definitions.get(str(asked.params.get("name")), [])
         # A tool may change during a run, and which definition a call met isn't known. As a task, the first answer isn't
         # the tool's result.
         if found and all(each == found[0] for each in found) and "task" not in asked.params:
-            yield asked, answer, found[0]
+            yield answer, asked, found[0]
 
 
-def _is_final(result: dict[str, Any] | None) -> bool:
+def _called_wrongly(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any], str]]:
+    """Yield those with arguments that do not conform to the tool's schema, and how they depart from it."""
+    for answer, asked, tool in _called(history):
+        problem = schema_problem(history, tool.get("inputSchema"), asked.params.get("arguments", {}))
+        if problem is not None:
+            yield answer, asked, tool, problem
+
+
+def _is_final(result: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
     return result is not None and result.get("resultType", "complete") == "complete"
 
 
@@ -211,16 +203,13 @@ def _is_final(result: dict[str, Any] | None) -> bool:
     sentence="Check the arguments of a tool call: don't serve what the tool's input schema forbids.",
     moves=("call-near-valid",),
 )
-def tool_arguments_validated(history: History) -> Iterator[Verdict]:
-    for asked, answer, tool in _called(history):
-        arguments = asked.params.get("arguments", {})
-        problem = schema_problem(history, tool.get("inputSchema"), arguments)
-        if problem is None or _is_conversion(tool["inputSchema"], arguments):
-            continue
-        result = asked.result
-        # `isError` and an error are refusals, and a server may ask for input before it looks at the arguments.
-        served = _is_final(result) and result is not None and result.get("isError") is not True
-        yield judged(not served, answer, f"{asked.params['name']} was served with invalid arguments: {problem}")
+@each(_called_wrongly)
+def tool_arguments_validated(_: Event, asked: RecordedRequest, tool: dict[str, Any], problem: str) -> Opinion:
+    if _is_conversion(tool["inputSchema"], asked.params.get("arguments", {})):
+        return UNDECIDED
+    # `isError` and an error are refusals, and a server may ask for input before it looks at the arguments.
+    served = _is_final(asked.result) and asked.result.get("isError") is not True
+    return f"{asked.params['name']} was served with invalid arguments: {problem}" if served else None
 
 
 def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
@@ -240,15 +229,21 @@ def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
     )
 
 
-@stated_rule(since="2025-11-25", section="server/tools#error-handling", moves=("call-near-valid",))
-def tool_errors_in_result(history: History) -> Iterator[Verdict]:
-    for asked, answer, tool in _called(history):
-        # In a retry -32602 may be about the state or the answers.
-        if "requestState" in asked.params or "inputResponses" in asked.params:
-            continue
-        if schema_problem(history, tool.get("inputSchema"), asked.params.get("arguments", {})) is not None:
-            kept = code_of(asked) != error_codes.INVALID_PARAMS
-            yield judged(kept, answer, "invalid arguments were answered with -32602, which models don't see")
+@stated_rule(section="server/tools#error-handling", moves=("call-near-valid",))
+@each(_called_wrongly)
+def tool_errors_in_result(_: Event, asked: RecordedRequest, _tool: dict[str, Any], _problem: str) -> Opinion:
+    # In a retry -32602 may be about the state or the answers.
+    if "requestState" in asked.params or "inputResponses" in asked.params:
+        return UNDECIDED
+    kept = code_of(asked) != error_codes.INVALID_PARAMS
+    return None if kept else "invalid arguments were answered with -32602, which models don't see"
+
+
+def _called_in_vain(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+    """Yield the answered calls of tools that do not exist, as the list of tools, read to its end, shows."""
+    for answer, connection, asked in about("tools/call")(history):
+        if is_unknown(connection, "tools/list", asked.params.get("name")):
+            yield answer, connection, asked
 
 
 @rule(
@@ -258,13 +253,12 @@ def tool_errors_in_result(history: History) -> Iterator[Verdict]:
     "Answer a call of an unknown tool with an error, not with a result.",
     moves=("call-unknown-tool",),
 )
-def unknown_tool_refused(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        name = asked.params.get("name")
-        if is_unknown(connection, "tools/list", name):
-            # Most peers answer with `isError`, among them all official SDKs but version 2 for TypeScript. The text
-            # lists unknown tools under protocol errors, yet has no SHOULD there, so this is a matter of reading.
-            yield judged(asked.error is not None, answer, f"there is no tool {name!r:.60}, but the call has a result")
+@each(_called_in_vain)
+def unknown_tool_refused(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
+    # Most peers answer with `isError`, among them all official SDKs but version 2 for TypeScript. The text lists
+    # unknown tools under protocol errors, yet has no SHOULD there, so this is a matter of reading.
+    problem = f"there is no tool {asked.params.get('name')!r:.60}, but the call has a result"
+    return None if asked.error is not None else problem
 
 
 @rule(
@@ -274,57 +268,53 @@ def unknown_tool_refused(history: History) -> Iterator[Verdict]:
     "Answer -32602 to a call of an unknown tool.",
     moves=("call-unknown-tool",),
 )
-def unknown_tool_code(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        # A server without tools may rightly say -32601: to it the method is unknown.
-        if asked.error is None or not declares(connection.server_capabilities, "tools"):
-            continue
-        if is_unknown(connection, "tools/list", asked.params.get("name")):
-            kept = code_of(asked) == error_codes.INVALID_PARAMS
-            yield judged(kept, answer, f"an unknown tool was answered with {code_of(asked)}")
+@each(_called_in_vain)
+def unknown_tool_code(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    # A server without tools may rightly say -32601: to it the method is unknown.
+    if asked.error is None or not declares(connection.server_capabilities, "tools"):
+        return UNDECIDED
+    code = code_of(asked)
+    return None if code == error_codes.INVALID_PARAMS else f"an unknown tool was answered with {code}"
 
 
-@stated_rule(since="2025-11-25", moves=("call-in-other-case",))
-def tool_name_case_sensitive(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        name = str(asked.params.get("name"))
-        similar = [each for each in connection.tools if each.lower() == name.lower()]
-        # A server may have tools in both spellings, so the name must be missing from a list that was read to its end.
-        if similar and is_unknown(connection, "tools/list", name):
-            result = asked.result
-            served = result is not None and result.get("isError") is not True
-            yield judged(not served, answer, f"{name} was taken for {similar[0]}")
+@stated_rule(moves=("call-in-other-case",))
+@each(_called_in_vain)
+def tool_name_case_sensitive(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    name = str(asked.params.get("name"))
+    # A server may have tools in both spellings, but then this one would be in the list.
+    similar = next((each for each in connection.tools if each.lower() == name.lower()), None)
+    if similar is None:
+        return UNDECIDED
+    served = asked.result is not None and asked.result.get("isError") is not True
+    return f"{name} was taken for {similar}" if served else None
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-@stated_rule(since="2025-06-18", moves=CALLING)
+@stated_rule(moves=CALLING)
 def structured_content_conforms(history: History) -> Iterator[Verdict]:
-    for asked, answer, tool in _called(history):
+    for answer, asked, tool in _called(history):
         result, schema = asked.result, tool.get("outputSchema")
         # The schema describes what a tool returns if all goes well; what an error looks like it doesn't say.
-        if not isinstance(schema, dict) or result is None or not _is_final(result) or result.get("isError") is True:
+        if not isinstance(schema, dict) or not _is_final(result) or result.get("isError") is True:
             continue
         if "structuredContent" not in result:
             yield broken(answer, f"{asked.params['name']} has an output schema, but the result no structuredContent")
-            continue
-        problem = schema_problem(history, schema, result["structuredContent"])
-        yield judged(problem is None, answer, f"the structuredContent of {asked.params['name']}: {problem}")
+        else:
+            problem = schema_problem(history, schema, result["structuredContent"])
+            yield judged(problem is None, answer, f"the structuredContent of {asked.params['name']}: {problem}")
 
 
-@stated_rule(since="2025-06-18", moves=CALLING)
-def structured_content_as_text(history: History) -> Iterator[Verdict]:
-    for _, asked, answer in asked_about(history, "tools/call"):
-        result = asked.result
-        if result is None or "structuredContent" not in result or not _is_final(result):
-            continue
-        blocks = result.get("content")
-        texts = [each.get("text") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
-        structured = result["structuredContent"]
-        kept = any(isinstance(text, str) and _repeats(text, structured) for text in texts)
-        problem = "no text block has the structured content as JSON: add one, beside what people are to read"
-        yield judged(kept, answer, problem)
+@stated_rule(moves=CALLING)
+@each(about("tools/call"))
+def structured_content_as_text(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
+    result = asked.result
+    if not _is_final(result) or "structuredContent" not in result:
+        return UNDECIDED
+    texts = [each.get("text") for each in objects(result.get("content"))]
+    kept = any(isinstance(text, str) and _repeats(text, result["structuredContent"]) for text in texts)
+    return None if kept else "no text block has the structured content as JSON: add one, beside what people are to read"
 
 
 def _repeats(text: str, structured: Any) -> bool:
@@ -349,13 +339,11 @@ def _holds(text: str, value: Any) -> bool:
         return False
 
 
-@stated_rule(since="2025-06-18", moves=CALLING)
-def embedded_resource_capability(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "tools/call"):
-        blocks = (asked.result or {}).get("content")
-        kinds = [each.get("type") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
-        if "resource" in kinds:
-            kept = declares(connection.server_capabilities, "resources")
-            yield judged(kept, answer, "a tool embeds a resource, but resources is not declared")
-        elif kinds:
-            yield held(answer)
+@stated_rule(moves=CALLING)
+@each(about("tools/call"))
+def embedded_resource_capability(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    kinds = [each.get("type") for each in objects((asked.result or {}).get("content"))]
+    if not kinds:
+        return UNDECIDED
+    kept = "resource" not in kinds or declares(connection.server_capabilities, "resources")
+    return None if kept else "a tool embeds a resource, but resources is not declared"

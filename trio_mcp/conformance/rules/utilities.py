@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
-    asked_about,
     code_of,
+    code_or_result,
     declares,
+    first_after,
     has_read,
+    is_in_order,
     is_ordered,
     is_plain,
     is_proper,
     is_refused_late,
+    is_same_id,
     is_unknown,
     named,
     notifications,
@@ -25,10 +28,20 @@ from trio_mcp.conformance.rules.common import (
     subscription_of,
     survived,
 )
-from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
+from trio_mcp.conformance.rules.history import (
+    LISTS,
+    Connection,
+    History,
+    RecordedRequest,
+    id_key,
+    members,
+    params_of,
+)
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, each, notified
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.jsonrpc.messages import is_request_id
 from trio_mcp.types import error_codes, meta
 
 __all__ = ["LEVELS", "NO_CURSOR"]
@@ -46,8 +59,8 @@ CANCELLED: Final = "notifications/cancelled"
 # --- cancellation -----------------------------------------------------------------------------------------------------
 
 
-def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, int, list[Event]]]:
-    """Yield what was cancelled, from where on the server knew, and what it sent about it after that."""
+def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, Event, list[Event]]]:
+    """Yield what was cancelled, what shows that the server knew, and what it sent about it after that."""
     for asked in connection.requests:
         # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
         # cancelled, so what a server does then is open.
@@ -55,15 +68,13 @@ def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedReques
             continue
         known = has_read(connection, asked.cancelled)
         if known is not None and connection.uses(asked.id) == 1:
-            about = [*asked.answers, *asked.progress, *_of_subscription(connection, asked)]
-            yield asked, known, [event for event in about if connection.position(event) > known]
+            sent = [*asked.answers, *asked.progress]
+            if asked.method == "subscriptions/listen":
+                sent += subscribed(connection, asked)
+            yield asked, connection.events[known], [event for event in sent if connection.position(event) > known]
 
 
-def _of_subscription(connection: Connection, asked: RecordedRequest) -> list[Event]:
-    return subscribed(connection, asked) if asked.method == "subscriptions/listen" else []
-
-
-@stated_rule(sentence="Send no response to a request once it is cancelled.", moves=CANCELS)
+@stated_rule(moves=CANCELS)
 def cancelled_unanswered(history: History) -> Iterator[Verdict]:
     for connection in history:
         quickest = _durations(connection)
@@ -76,15 +87,15 @@ def cancelled_unanswered(history: History) -> Iterator[Verdict]:
             # Silent where the answer came before the cancellation was surely read: the two have crossed, which is not a
             # fault.
             elif not asked.answers:
-                yield held(connection.events[known])
+                yield held(known)
         for asked in connection.requests:
-            if asked.cancelled is None or not asked.answers or asked.cancelled.kind != "message":
+            if asked.cancelled is None or asked.error is None or asked.cancelled.kind != "message":
                 continue
             # An error that comes with the cancellation, long before the call can be done, answers the cancellation.
             took = asked.answers[0].time - asked.event.time
             least = quickest.get(_what(asked), 0.0)
             place = connection.position(asked.cancelled)
-            if asked.error is not None and took < least / 2 and connection.position(asked.answers[0]) > place:
+            if took < least / 2 and connection.position(asked.answers[0]) > place:
                 yield broken(asked.answers[0], f"the cancellation of {asked.method} (id {asked.id!r}) was answered")
 
 
@@ -113,30 +124,24 @@ def nothing_after_cancel(history: History) -> Iterator[Verdict]:
                     what = after[0].message.get("method", "its response")
                     yield broken(after[0], f"{what} came after the cancellation of {asked.method} was read")
                 elif not asked.answers:
-                    yield held(connection.events[known])
+                    yield held(known)
+
+
+def _cancellations(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest | None]]:
+    """Yield the client's cancellations where order is certain, and the request that each names, if it was sent."""
+    for event, connection in notified("client", CANCELLED)(history):
+        if is_ordered(connection):
+            named_id, place = params_of(event).get("requestId"), connection.position(event)
+            sent = (asked for asked in connection.requests if connection.position(asked.event) < place)
+            yield event, connection, next((asked for asked in sent if is_same_id(asked.id, named_id)), None)
 
 
 @stated_rule(moves=("cancel-finished", *CANCELS))
 def cancel_races_survived(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if not is_ordered(connection):
-            continue
-        for event in notifications(connection, "client", CANCELLED):
-            asked = _cancelled(connection, event)
-            # Malformed or unknown cancellations are for the next rule, which is only a SHOULD.
-            if asked is not None and is_plain(connection, event):
-                yield from survived(connection, event)
-
-
-def _cancelled(connection: Connection, event: Event) -> RecordedRequest | None:
-    """Return the request that a cancellation of the client names, if it was sent before."""
-    params = event.message.get("params")
-    named_id = params.get("requestId") if isinstance(params, dict) else None
-    place = connection.position(event)
-    for asked in connection.requests:
-        if type(asked.id) is type(named_id) and asked.id == named_id and connection.position(asked.event) < place:
-            return asked
-    return None
+    for event, connection, asked in _cancellations(history):
+        # Malformed or unknown cancellations are for the next rule, which is only a SHOULD.
+        if asked is not None and is_plain(connection, event):
+            yield from survived(connection, event)
 
 
 @stated_rule(
@@ -144,40 +149,31 @@ def _cancelled(connection: Connection, event: Event) -> RecordedRequest | None:
     moves=("cancel-unknown", "cancel-malformed", "cancel-finished"),
 )
 def bad_cancel_ignored(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if is_ordered(connection):
-            for event in notifications(connection, "client", CANCELLED):
-                asked = _cancelled(connection, event)
-                if asked is None or asked.cancelled is not event:
-                    yield from survived(connection, event)
+    for event, connection, asked in _cancellations(history):
+        if asked is None or asked.cancelled is not event:
+            yield from survived(connection, event)
 
 
 @stated_rule(sentence="Cancel nothing but subscriptions.", moves=("call-tool", "cancel-open", "listen"))
 def server_cancels_listen_only(history: History) -> Iterator[Verdict]:
     for connection in history:
-        listens = {(type(a.id), a.id) for a in connection.requests if a.method == "subscriptions/listen"}
+        listens = {id_key(a.id) for a in connection.requests if a.method == "subscriptions/listen"}
         for event in notifications(connection, "server", CANCELLED):
-            params = event.message.get("params")
-            found = params.get("requestId") if isinstance(params, dict) else None
-            yield judged((type(found), found) in listens, event, f"{found!r:.60} is not the id of a subscription")
+            found = params_of(event).get("requestId")
+            yield judged(id_key(found) in listens, event, f"{found!r:.60} is not the id of a subscription")
         if not any(notifications(connection, "server", CANCELLED)):
             yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
 
 
-@stated_rule(
-    revisions=LEGACY, sentence="Cancel only requests that the server sent itself.", moves=("call-tool", "cancel-open")
-)
-def cancel_known_request(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for event in notifications(connection, "server", CANCELLED):
-            params = event.message.get("params")
-            found = params.get("requestId") if isinstance(params, dict) else None
-            if found is None:
-                continue  # for another rule
-            place = connection.position(event)
-            asked = [a for a in connection.questions if type(a.id) is type(found) and a.id == found]
-            kept = any(connection.position(each.event) < place for each in asked)
-            yield judged(kept, event, f"the server sent no request with the id {found!r:.60}")
+@stated_rule(revisions=LEGACY, moves=("call-tool", "cancel-open"))
+@each(notified("server", CANCELLED))
+def cancel_known_request(event: Event, connection: Connection) -> Opinion:
+    found, place = params_of(event).get("requestId"), connection.position(event)
+    if found is None:
+        return UNDECIDED  # for another rule
+    sent = (asked.id for asked in connection.questions if connection.position(asked.event) < place)
+    kept = any(is_same_id(asked_id, found) for asked_id in sent)
+    return None if kept else f"the server sent no request with the id {found!r:.60}"
 
 
 @stated_rule(
@@ -186,20 +182,16 @@ def cancel_known_request(history: History) -> Iterator[Verdict]:
     section="basic/utilities/cancellation#behavior-requirements",
     moves=("call-tool", "cancel-open"),
 )
-def cancel_open_request(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if not is_ordered(connection):  # a stream may be late
-            continue
-        for event in notifications(connection, "server", CANCELLED):
-            params = event.message.get("params")
-            found = params.get("requestId") if isinstance(params, dict) else None
-            asked = next((a for a in connection.questions if type(a.id) is type(found) and a.id == found), None)
-            if asked is None:
-                continue
-            # The response may have crossed the cancellation, unless the server has surely read it.
-            known = has_read(connection, asked.answers[0]) if asked.answers else None
-            kept = known is None or known > connection.position(event)
-            yield judged(kept, event, f"{asked.method} (id {found!r:.60}) was answered already")
+@each(notified("server", CANCELLED))
+def cancel_open_request(event: Event, connection: Connection) -> Opinion:
+    found = params_of(event).get("requestId")
+    asked = next((asked for asked in connection.questions if is_same_id(asked.id, found)), None)
+    if asked is None or not is_ordered(connection):  # a stream may be late
+        return UNDECIDED
+    # The response may have crossed the cancellation, unless the server has surely read it.
+    known = has_read(connection, asked.answers[0]) if asked.answers else None
+    kept = known is None or known > connection.position(event)
+    return None if kept else f"{asked.method} (id {found!r:.60}) was answered already"
 
 
 @stated_rule(
@@ -208,13 +200,9 @@ def cancel_open_request(history: History) -> Iterator[Verdict]:
     sentence="Name the request in a cancellation.",
     moves=("call-tool", "cancel-open", "listen"),
 )
-def cancel_names_request(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for event in notifications(connection, "server", CANCELLED):
-            params = event.message.get("params")
-            found = params.get("requestId") if isinstance(params, dict) else None
-            kept = isinstance(found, (str, int)) and not isinstance(found, bool)
-            yield judged(kept, event, "the cancellation names no request")
+@each(notified("server", CANCELLED))
+def cancel_names_request(event: Event, _: Connection) -> Opinion:
+    return None if is_request_id(params_of(event).get("requestId")) else "the cancellation names no request"
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -222,27 +210,32 @@ def cancel_names_request(history: History) -> Iterator[Verdict]:
 PROGRESS: Final = ("call-with-progress", "calls-at-once")
 
 
-def _token(params: dict[str, Any]) -> Any:
-    """Return the token of a progress notification; 5.0 is the number 5 in JSON."""
-    token = params.get("progressToken")
-    return int(token) if isinstance(token, float) and token.is_integer() else token
+def _progress(history: History) -> Iterator[tuple[Event, Connection, Any]]:
+    """Yield the server's progress notifications, with their tokens; 5.0 is the number 5 in JSON."""
+    for event, connection in notified("server", "notifications/progress")(history):
+        if isinstance(event.message.get("params"), dict):
+            token = event.message["params"].get("progressToken")
+            yield event, connection, int(token) if isinstance(token, float) and token.is_integer() else token
 
 
-def _progress(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
-    for event in notifications(connection, "server", "notifications/progress"):
-        params = event.message.get("params")
-        if isinstance(params, dict):
-            yield event, params
+def _asked_progress(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+    """Yield the requests with a progress token of their own."""
+    for connection, asked in history.requests():
+        token = asked.meta.get(meta.PROGRESS_TOKEN)
+        if token is not None and len(connection.givers(token)) == 1:
+            yield asked.answers[0] if asked.answers else asked.event, connection, asked
 
 
 @stated_rule(sentence="Report progress only for tokens that a request gave.", moves=(*PROGRESS, "another-connection"))
 def progress_token_known(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        # A text that can't be read as JSON here may be read elsewhere, with a token in it.
-        if any(e.sender == "client" and (e.kind == "text" or e.text is not None) for e in connection.events):
-            continue
-        for event, params in _progress(connection):
-            token = _token(params)
+    # A text that can't be read as JSON here may be read elsewhere, with a token in it.
+    unclear = {
+        event.connection
+        for event in history.events
+        if event.sender == "client" and (event.kind == "text" or event.text is not None)
+    }
+    for event, connection, token in _progress(history):
+        if connection.number not in unclear:
             place = connection.position(event)
             kept = any(connection.position(giver) < place for giver in connection.givers(token))
             elsewhere = any(other.givers(token) for other in history if other is not connection)
@@ -251,54 +244,30 @@ def progress_token_known(history: History) -> Iterator[Verdict]:
 
 
 @stated_rule(moves=PROGRESS)
-def progress_token_type(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for event, params in _progress(connection):
-            token = _token(params)
-            kept = isinstance(token, (str, int)) and not isinstance(token, bool)
-            yield judged(kept, event, f"the token {token!r:.60} is neither a string nor an integer")
+@each(_progress)
+def progress_token_type(_: Event, _connection: Connection, token: Any) -> Opinion:
+    return None if is_request_id(token) else f"the token {token!r:.60} is neither a string nor an integer"
 
 
 @stated_rule(moves=PROGRESS)
-def no_progress_after_end(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for asked in connection.requests:
-            token = asked.meta.get(meta.PROGRESS_TOKEN)
-            if token is None or len(connection.givers(token)) != 1 or not asked.answers:
-                continue
-            # The token of a task lives as long as the task.
-            if "task" in (asked.result or {}):
-                continue
-            end = asked.answers[0]
-            late = [
-                event
-                for event in asked.progress
-                if connection.position(event) > connection.position(end) and _in_order(connection, end, event)
-            ]
-            if late:
-                yield broken(late[0], f"progress for {asked.method} (id {asked.id!r}) came after its response")
-            else:
-                yield held(end)
-
-
-def _in_order(connection: Connection, one: Event, other: Event) -> bool:
-    """Return whether two messages of the server were sent in the order in which they came."""
-    return is_ordered(connection) or (one.exchange is not None and one.exchange == other.exchange)
+@each(_asked_progress)
+def no_progress_after_end(end: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    # The token of a task lives as long as the task.
+    if not asked.answers or "task" in (asked.result or {}):
+        return UNDECIDED
+    late = first_after(connection, end, asked.progress)
+    return broken(late, f"progress for {asked.method} (id {asked.id!r}) came after its response") if late else None
 
 
 @stated_rule(moves=PROGRESS)
 def progress_increases(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for asked in connection.requests:
-            token = asked.meta.get(meta.PROGRESS_TOKEN)
-            if token is None or len(connection.givers(token)) != 1:
-                continue
-            for one, other in itertools.pairwise(asked.progress):
-                before, now = (each.message["params"].get("progress") for each in (one, other))
-                # A NaN or a missing number is a fault of form, for the rule on notifications; here it would only be
-                # reported twice.
-                if _is_number(before) and _is_number(now) and _in_order(connection, one, other):
-                    yield judged(now > before, other, f"progress went from {before} to {now}")
+    for _, connection, asked in _asked_progress(history):
+        for one, other in itertools.pairwise(asked.progress):
+            before, now = (each.message["params"].get("progress") for each in (one, other))
+            # A NaN or a missing number is a fault of form, for the rule on notifications; here it would only be
+            # reported twice.
+            if _is_number(before) and _is_number(now) and is_in_order(connection, one, other):
+                yield judged(now > before, other, f"progress went from {before} to {now}")
 
 
 def _is_number(value: Any) -> bool:
@@ -311,39 +280,41 @@ PROMPTLY: Final = 5.0
 """Seconds within which a ping must be answered. Chosen: "promptly" says no number, but this is surely too long."""
 
 
-@stated_rule(moves=("ping", "calls-at-once"))
-def ping_answered(history: History) -> Iterator[Verdict]:
+def _pings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
+    """Yield the pings that must be answered: the response to each, or the mark that says that none came in time."""
     for connection, asked in history.requests("ping"):
         if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1 or connection.hello is None:
             continue
-        if asked.params.keys() - {"_meta"}:  # which a strict server may refuse
-            continue
-        if not asked.answers:
-            if asked.overdue is not None and asked.cancelled is None:
-                yield broken(asked.overdue, "the ping was not answered")
-            continue
-        answer = asked.answers[0]
-        if "error" in answer.message:
-            if not is_refused_late(asked):
-                yield broken(answer, "the ping was answered with an error")
-            continue
-        more = sorted(set(asked.result or {}) - {"_meta"})
-        seconds = answer.time - asked.event.time
-        if more:
-            yield broken(answer, f"the result of a ping has {', '.join(more)}")
-        else:
-            yield judged(seconds <= PROMPTLY, answer, f"the ping was answered after {seconds:.1f} seconds")
+        mark = asked.overdue if asked.cancelled is None else None
+        end = asked.answers[0] if asked.answers else mark
+        # A strict server may refuse parameters of a ping.
+        if end is not None and not asked.params.keys() - {"_meta"}:
+            yield end, asked
+
+
+@stated_rule(moves=("ping", "calls-at-once"))
+@each(_pings)
+def ping_answered(answer: Event, asked: RecordedRequest) -> Opinion:
+    if not asked.answers:
+        return "the ping was not answered"
+    if "error" in answer.message:
+        return UNDECIDED if is_refused_late(asked) else "the ping was answered with an error"
+    more = sorted(set(asked.result or {}) - {"_meta"})
+    seconds = answer.time - asked.event.time
+    if more:
+        return f"the result of a ping has {', '.join(more)}"
+    return f"the ping was answered after {seconds:.1f} seconds" if seconds > PROMPTLY else None
 
 
 # --- logging ----------------------------------------------------------------------------------------------------------
 
 
-def _logged(connection: Connection) -> Iterator[tuple[Event, str]]:
-    for event in notifications(connection, "server", "notifications/message"):
-        params = event.message.get("params")
-        level = params.get("level") if isinstance(params, dict) else None
-        if level in LEVELS:
-            yield event, level
+def _logged(connections: Iterable[Connection]) -> Iterator[tuple[Event, Connection, str]]:
+    """Yield the log messages, and their levels."""
+    for connection in connections:
+        for event in notifications(connection, "server", "notifications/message"):
+            if params_of(event).get("level") in LEVELS:
+                yield event, connection, params_of(event)["level"]
 
 
 @rule(
@@ -354,30 +325,25 @@ def _logged(connection: Connection) -> Iterator[tuple[Event, str]]:
     revisions=LEGACY,
     moves=("call-with-logging", "set-level"),
 )
-def log_level_respected(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        if not is_ordered(connection):
-            continue
-        sets = [asked for asked in connection.requests if asked.method == "logging/setLevel"]
-        for event, level in _logged(connection):
-            place = connection.position(event)
-            before = [asked for asked in sets if connection.position(asked.event) < place]
-            if not before or not all(is_proper(connection, asked) for asked in before):
-                continue
-            # While one is being set, either counts.
-            settled = [asked for asked in before if asked.answers and connection.position(asked.answers[0]) < place]
-            # A level that was refused was not set, and which one counts then is the server's affair.
-            if len(settled) == len(before) and before[-1].result is not None:
-                least = before[-1].params.get("level")
-                if least in LEVELS:
-                    kept = LEVELS.index(level) >= LEVELS.index(least)
-                    yield judged(kept, event, f"the level is {level}, but {least} was set")
+@each(_logged)
+def log_level_respected(event: Event, connection: Connection, level: str) -> Opinion:
+    place = connection.position(event)
+    sets = [asked for asked in connection.requests if asked.method == "logging/setLevel"]
+    before = [asked for asked in sets if connection.position(asked.event) < place]
+    # While one is being set, either counts.
+    settled = [asked for asked in before if asked.answers and connection.position(asked.answers[0]) < place]
+    least = before[-1].params.get("level") if before else None
+    clear = is_ordered(connection) and len(settled) == len(before) and least in LEVELS
+    # A level that was refused was not set, and which one counts then is the server's affair.
+    if not clear or before[-1].result is None or not all(is_proper(connection, asked) for asked in before):
+        return UNDECIDED
+    return None if LEVELS.index(level) >= LEVELS.index(least) else f"the level is {level}, but {least} was set"
 
 
 @stated_rule(moves=("call-with-logging", "call-tool", "calls-at-once"))
 def log_only_on_request(history: History) -> Iterator[Verdict]:
     for connection in history:
-        for event, level in _logged(connection):
+        for event, _, level in _logged([connection]):
             place = connection.position(event)
             # Over HTTP the stream says which request is meant; elsewhere it may be any that is open.
             running = [
@@ -398,22 +364,20 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
             kept = any(LEVELS.index(level) >= LEVELS.index(least) for least in allowed)
             asked_for = f"only {', '.join(allowed)} was asked for" if allowed else "no open request asked for any"
             yield judged(kept, event, f"the level is {level}, but {asked_for}")
-        if not any(_logged(connection)):
+        if not any(_logged([connection])):
             yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
 
 
 @stated_rule(moves=("call-with-logging", "listen"))
-def log_on_own_stream(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for event, _ in _logged(connection):
-            if subscription_of(event.message) is not None:
-                yield broken(event, "a log message carries the id of a subscription")
-            elif event.exchange is not None:
-                of = [asked for asked in connection.requests if asked.event.exchange == event.exchange]
-                kept = any(meta.LOG_LEVEL in asked.meta for asked in of)
-                yield judged(kept or not of, event, "a log message came on the stream of a request that asked for none")
-            else:
-                yield held(event)
+@each(_logged)
+def log_on_own_stream(event: Event, connection: Connection, _level: str) -> Opinion:
+    if subscription_of(event.message) is not None:
+        return "a log message carries the id of a subscription"
+    if event.exchange is None:
+        return None
+    of = [asked for asked in connection.requests if asked.event.exchange == event.exchange]
+    kept = not of or any(meta.LOG_LEVEL in asked.meta for asked in of)
+    return None if kept else "a log message came on the stream of a request that asked for none"
 
 
 @stated_rule(
@@ -431,10 +395,9 @@ def log_level_errors(history: History) -> Iterator[Verdict]:
         legacy = asked.method == "logging/setLevel" and not connection.modern and connection.hello is not None
         level = asked.params.get("level") if legacy else asked.meta.get(meta.LOG_LEVEL) if connection.modern else None
         if isinstance(level, str) and level not in LEVELS:
-            code = code_of(asked)
-            shown = "a result" if code is None else str(code)
-            kept = code == error_codes.INVALID_PARAMS
-            yield judged(kept, asked.answers[0], f"the level {level!r:.60} was answered with {shown}, not -32602")
+            kept = code_of(asked) == error_codes.INVALID_PARAMS
+            problem = f"the level {level!r:.60} was answered with {code_or_result(asked)}, not -32602"
+            yield judged(kept, asked.answers[0], problem)
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
@@ -449,52 +412,51 @@ def log_level_errors(history: History) -> Iterator[Verdict]:
 )
 def completion_at_most_100(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("completion/complete"):
-        found = (asked.result or {}).get("completion")
-        values = found.get("values") if isinstance(found, dict) else None
+        values = members((asked.result or {}).get("completion")).get("values")
         if isinstance(values, list):
             yield judged(len(values) <= 100, asked.answers[0], f"the completion has {len(values)} values")
 
 
 @stated_rule(
-    since="2025-03-26",
     sentence="Answer -32602 for completion of an unknown prompt, and -32601 if completion isn't offered.",
     moves=("complete-unknown",),
 )
-def completion_errors(history: History) -> Iterator[Verdict]:
-    for connection, asked, answer in asked_about(history, "completion/complete"):
-        code = code_of(asked)
-        shown = "a result" if code is None else str(code)
-        if not declares(connection.server_capabilities, "completions"):
-            kept = code == error_codes.METHOD_NOT_FOUND
-            yield judged(kept, answer, f"completion isn't offered, but was answered with {shown}, not -32601")
-            continue
-        ref = asked.params.get("ref")
-        name = ref.get("name") if isinstance(ref, dict) and ref.get("type") == "ref/prompt" else None
-        if name is not None and is_unknown(connection, "prompts/list", name):
-            kept = code == error_codes.INVALID_PARAMS
-            yield judged(kept, answer, f"completion of an unknown prompt was answered with {shown}, not -32602")
+@each(about("completion/complete"))
+def completion_errors(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
+    code, shown = code_of(asked), code_or_result(asked)
+    if not declares(connection.server_capabilities, "completions"):
+        problem = f"completion isn't offered, but was answered with {shown}, not -32601"
+        return None if code == error_codes.METHOD_NOT_FOUND else problem
+    ref = members(asked.params.get("ref"))
+    name = ref.get("name") if ref.get("type") == "ref/prompt" else None
+    if name is None or not is_unknown(connection, "prompts/list", name):
+        return UNDECIDED
+    problem = f"completion of an unknown prompt was answered with {shown}, not -32602"
+    return None if code == error_codes.INVALID_PARAMS else problem
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-@stated_rule(moves=("garbage-cursor",))
-def bad_cursor_refused(history: History) -> Iterator[Verdict]:
-    given = {
-        (asked.method, (asked.result or {}).get("nextCursor"))
-        for _, asked in history.requests(*LISTS)
-        if isinstance((asked.result or {}).get("nextCursor"), str)
-    }
-    for _, asked, answer in asked_about(history, *LISTS):
+def _made_up_cursors(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
+    """Yield the responses to requests for lists with a cursor that the kit made up, and the requests."""
+    given = {(asked.method, repr((asked.result or {}).get("nextCursor"))) for _, asked in history.requests(*LISTS)}
+    for answer, _, asked in about(*LISTS)(history):
         cursor = asked.params.get("cursor")
-        # Not if it was given after all: a server may put what a client has sent into its cursors.
-        if isinstance(cursor, str) and (asked.method, cursor) not in given and cursor.startswith(NO_CURSOR):
-            code = code_of(asked)
-            # A method that the server lacks has nothing to do with cursors.
-            if code != error_codes.METHOD_NOT_FOUND:
-                shown = "a result" if code is None else str(code)
-                kept = code == error_codes.INVALID_PARAMS
-                yield judged(kept, answer, f"the cursor {cursor!r:.60} was answered with {shown}, not -32602")
+        # A server may put what a client has sent into its cursors, and such a cursor was given after all.
+        if str(cursor).startswith(NO_CURSOR) and (asked.method, repr(cursor)) not in given:
+            yield answer, asked
+
+
+@stated_rule(moves=("garbage-cursor",))
+@each(_made_up_cursors)
+def bad_cursor_refused(_: Event, asked: RecordedRequest) -> Opinion:
+    code = code_of(asked)
+    # A method that the server lacks has nothing to do with cursors.
+    if code == error_codes.METHOD_NOT_FOUND:
+        return UNDECIDED
+    problem = f"the cursor {asked.params['cursor']!r:.60} was answered with {code_or_result(asked)}, not -32602"
+    return None if code == error_codes.INVALID_PARAMS else problem
 
 
 @stated_rule(moves=("next-page", "list-all"))
@@ -512,8 +474,7 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
                     names = set(named([page], field, key))
                     if page is not chain[0]:
                         twice = sorted(seen & names)
-                        found = ", ".join(twice[:3])
-                        yield judged(not twice, page.answers[0], f"{found} came on an earlier page, too")
+                        yield judged(not twice, page.answers[0], f"{', '.join(twice[:3])} came on an earlier page, too")
                     seen |= names
 
 

@@ -6,21 +6,34 @@ from collections.abc import Iterator
 from typing import Any
 
 from trio_mcp.conformance.rules.clients.declared import replies
-from trio_mcp.conformance.rules.history import History
-from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.history import Connection, History
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 
 
-def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, Event]]:
-    """Yield each URL of a kind that was sent to the client: what sent it, and what fetched it."""
-    for connection in history:
-        fetches = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
-        for event in connection.events:
-            if event.kind == "message" and event.sender == "server":
-                # The kit's server notes the path alone: by which name or address it was reached doesn't matter.
+def _fetches(connection: Connection) -> list[Event]:
+    """Return the marks that say what a client has loaded."""
+    return [event for event in connection.events if event.kind == "mark" and event.facts.get("what") == "fetched"]
+
+
+def _sent_urls(kind: str) -> Occasions[str, Event | None]:
+    """Return the URLs of a kind that were sent to the client as occasions.
+
+    Of each the fetch is blamed, or else the message that has the URL; the URL and the fetch come with it.
+    """
+
+    def occasions(history: History) -> Iterator[tuple[Event, str, Event | None]]:
+        for connection in history:
+            fetches = _fetches(connection)
+            for event in connection.messages("server"):
                 for url in _urls(event.message, kind):
-                    yield url, next((each for each in fetches if url.endswith(each.facts["path"])), None), event
+                    # The kit's server notes the path alone: by which name or address it was reached doesn't matter.
+                    fetch = next((mark for mark in fetches if url.endswith(mark.facts["path"])), None)
+                    yield fetch or event, url, fetch
+
+    return occasions
 
 
 def _urls(value: Any, kind: str) -> Iterator[str]:
@@ -36,70 +49,71 @@ def _urls(value: Any, kind: str) -> Iterator[str]:
             yield from _urls(item, kind)
 
 
-@stated_rule(since="2025-11-25", sentence="A client loads icons only over HTTPS or from `data:`.")
-def icon_fetch_safe(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(_sent_urls("src"))
+def icon_fetch_safe(_: Event, url: str, fetch: Event | None) -> Opinion:
     """Judge each icon with an `http:` URL at the kit's own server."""
-    for url, fetch, event in _fetched(history, "src"):
-        yield judged(fetch is None, fetch or event, f"it loads {url}")
+    return None if fetch is None else f"it loads {url}"
 
 
 def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
     """Yield each time that a client has loaded something, with what it has loaded later."""
     for connection in history:
-        marks = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
-        for at, mark in enumerate(marks):
-            yield mark, marks[at + 1 :]
+        marks = _fetches(connection)
+        yield from ((mark, marks[at:]) for at, mark in enumerate(marks, 1))
 
 
-@stated_rule(since="2025-11-25")
-def icon_without_credentials(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(_marks)
+def icon_without_credentials(mark: Event, _later: list[Event]) -> Opinion:
     """Judge each icon that was loaded."""
-    for mark, _ in _marks(history):
-        # That it was loaded at all is judged elsewhere: a client may allow `http:` on this computer, and still keep its
-        # secrets.
-        if mark.facts["path"].endswith(".png"):
-            secret = mark.facts.get("secret")
-            yield judged(not secret, mark, f"it sends {secret}")
+    # That it was loaded at all is judged elsewhere: a client may allow `http:` on this computer, and still keep its
+    # secrets.
+    if not mark.facts["path"].endswith(".png"):
+        return UNDECIDED
+    secret = mark.facts.get("secret")
+    return f"it sends {secret}" if secret else None
 
 
-@stated_rule(since="2025-11-25")
-def icon_origin_checked(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(_sent_urls("src"))
+def icon_origin_checked(_: Event, url: str, fetch: Event | None) -> Opinion:
     """Judge each icon on another origin than the kit's own server."""
-    for url, fetch, event in _fetched(history, "src"):
-        if url.endswith("/foreign.png"):
-            yield judged(fetch is None, fetch or event, f"it loads {url}")
+    if not url.endswith("/foreign.png"):
+        return UNDECIDED
+    return None if fetch is None else f"it loads {url}"
 
 
-@stated_rule(since="2025-11-25")
-def icon_redirect_refused(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(_marks)
+def icon_redirect_refused(mark: Event, later: list[Event]) -> Opinion:
     """Judge each icon that was loaded where the kit's server redirects."""
-    for mark, later in _marks(history):
-        if mark.facts["path"] == "/icon.png":
-            # No message names this path, so a client can know it only from the redirect.
-            followed = next((each for each in later if each.facts["path"] == "/moved.png"), None)
-            yield judged(followed is None, followed or mark, "it follows the redirect to another origin")
+    if mark.facts["path"] != "/icon.png":
+        return UNDECIDED
+    # No message names this path, so a client can know it only from the redirect.
+    followed = next((each for each in later if each.facts["path"] == "/moved.png"), None)
+    return broken(followed, "it follows the redirect to another origin") if followed else None
 
 
-@stated_rule(who="client", sentence="A client does not load references of a schema from the network by itself.")
-def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
+@stated_rule(who="client")
+@each(_sent_urls("$ref"))
+def remote_ref_not_fetched(_: Event, url: str, fetch: Event | None) -> Opinion:
     """Judge each reference to the kit's own server."""
     # The text allows an option that loads them, off by default (`$ref` Resolution); a client under check runs without
     # it.
-    for url, fetch, event in _fetched(history, "$ref"):
-        yield judged(fetch is None, fetch or event, f"it loads {url}")
+    return None if fetch is None else f"it loads {url}"
 
 
-@stated_rule(since="2025-11-25")
+@stated_rule()
 def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
     """Judge each URL of an elicitation at the kit's own server, until the client has accepted it."""
     agreed = {
         (reply.event.connection, str(reply.params.get("url"))): reply.event
-        for reply in replies(history, "elicitation/create")
+        for _, reply in replies("elicitation/create")(history)
         if reply.result is not None and reply.result.get("action") == "accept"
     }
-    for url, fetch, event in _fetched(history, "url"):
+    for event, url, fetch in _sent_urls("url")(history):
         # With the user's consent the page may be opened.
         position, consent = history.connections[event.connection].position, agreed.get((event.connection, url))
-        if fetch is not None and consent is not None and position(consent) < position(fetch):
-            continue
-        yield judged(fetch is None, fetch or event, f"it loads {url}")
+        if fetch is None or consent is None or position(consent) >= position(fetch):
+            yield judged(fetch is None, event, f"it loads {url}")

@@ -3,49 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, legacy, modern, over_http, tools_at
-from trio_mcp.conformance.rules.history import Connection, History, is_request
+from trio_mcp.conformance.rules.clients.shared import (
+    SPEAKABLE,
+    called_over_http,
+    http_requests,
+    legacy,
+    modern,
+    over_http,
+    parameters_of,
+    tools_at,
+)
+from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request, members
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.headers import decode_value
-from trio_mcp.http.param_headers import parameter_headers, parameter_values
+from trio_mcp.http.param_headers import parameter_values
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import REVISIONS
 
 
-@stated_rule(since="2025-06-18", sentence="The body of a POST is one message.")
-def one_post_per_message(history: History) -> Iterator[Verdict]:
+def _opens(exchange: Exchange) -> bool:
+    """Return whether a client begins a session with an HTTP request."""
+    return any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+
+
+def _after_handshake(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
+    """Yield the HTTP requests after the result of the handshake, or all if there was none."""
+    for event, connection, exchange in http_requests(iter)(history):
+        hello = connection.hello
+        if hello is None or connection.position(event) > connection.position(hello.answers[0]):
+            yield event, connection, exchange
+
+
+@stated_rule()
+@each(http_requests(iter))
+def one_post_per_message(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST."""
-    for connection in over_http(iter(history)):
-        # 2025-03-26 has batches, and the HTTP of 2024-11-05 is another transport.
-        if connection.revision in ("2024-11-05", "2025-03-26"):
-            continue
-        for exchange in connection.exchanges.values():
-            if exchange.method == "POST":
-                kept = len(exchange.sent) == 1 and isinstance(exchange.sent[0].message, dict)
-                yield judged(kept, exchange.request, "its body is not one message")
+    # 2025-03-26 has batches, and the HTTP of 2024-11-05 is another transport.
+    if exchange.method != "POST" or connection.revision in ("2024-11-05", "2025-03-26"):
+        return UNDECIDED
+    return None if isinstance(exchange.message, dict) else "its body is not one message"
 
 
-@stated_rule(
-    since="2025-03-26", sentence="Accept names JSON and event streams in each POST, and event streams in each GET."
-)
-def accept_header_sent(history: History) -> Iterator[Verdict]:
+@stated_rule(sentence="Accept names JSON and event streams in each POST, and event streams in each GET.")
+@each(http_requests(iter))
+def accept_header_sent(event: Event, _connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST and GET."""
-    wanted = {"POST": ("application/json", "text/event-stream"), "GET": ("text/event-stream",)}
-    for connection in over_http(iter(history)):
-        for exchange in connection.exchanges.values():
-            if exchange.method in wanted:
-                named = [
-                    each.partition(";")[0].strip().lower()
-                    for each in exchange.request.headers.get("accept", "").split(",")
-                ]
-                # To HTTP `*/*` would say the same, but the text wants both types listed, and some servers look for just
-                # that.
-                kept = set(wanted[exchange.method]) <= set(named)
-                yield judged(kept, exchange.request, f"Accept is {exchange.request.headers.get('accept')!r}")
+    if exchange.method not in _ACCEPTED:
+        return UNDECIDED
+    header = event.headers.get("accept", "")
+    named = {media.partition(";")[0].strip().lower() for media in header.split(",")}
+    # To HTTP `*/*` would say the same, but the text wants both types listed, and some servers look for just that.
+    return None if _ACCEPTED[exchange.method] <= named else f"Accept is {event.headers.get('accept')!r}"
+
+
+_ACCEPTED: Final = {"POST": {"application/json", "text/event-stream"}, "GET": {"text/event-stream"}}
 
 
 @stated_rule(
@@ -54,61 +71,44 @@ def accept_header_sent(history: History) -> Iterator[Verdict]:
     sentence="Each HTTP request names the version in MCP-Protocol-Version; in the legacy era, each after the "
     "handshake.",
 )
-def version_header_sent(history: History) -> Iterator[Verdict]:
+@each(_after_handshake)
+def version_header_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each request after initialize was answered; in the modern era each POST."""
-    for connection in over_http(iter(history)):
-        # A version that doesn't exist, as the kit's server may answer, has no headers to demand.
-        if connection.revision < "2025-06-18" or connection.revision not in SPEAKABLE:
-            continue
-        hello = connection.hello
-        begins = -1 if hello is None else connection.position(hello.answers[0])
-        for exchange in connection.exchanges.values():
-            opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
-            # A client that begins a new session sends `initialize` again, and has no version to name yet.
-            if connection.position(exchange.request) > begins and not opens:
-                header = exchange.request.headers.get("mcp-protocol-version")
-                yield judged(bool(header), exchange.request, "it has no MCP-Protocol-Version")
+    # A version that doesn't exist, as the kit's server may answer, has no headers to demand.
+    known = connection.revision >= "2025-06-18" and connection.revision in SPEAKABLE
+    # A client that begins a new session sends `initialize` again, and has no version to name yet.
+    if not known or _opens(exchange):
+        return UNDECIDED
+    return None if event.headers.get("mcp-protocol-version") else "it has no MCP-Protocol-Version"
 
 
-@stated_rule(since="2025-06-18", sentence="The version in the header is the one that was agreed.")
-def version_header_negotiated(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(_after_handshake)
+def version_header_negotiated(event: Event, connection: Connection, _exchange: Exchange) -> Opinion:
     """Judge each request that has the header after initialize was answered."""
-    for connection in over_http(legacy(history)):
-        hello = connection.hello
-        assert hello is not None
-        for exchange in connection.exchanges.values():
-            header = exchange.request.headers.get("mcp-protocol-version")
-            if header is not None and connection.position(exchange.request) > connection.position(hello.answers[0]):
-                yield judged(header == connection.revision, exchange.request, f"it names {header!r}")
+    header = event.headers.get("mcp-protocol-version")
+    if header is None or connection.modern or connection.hello is None:
+        return UNDECIDED
+    return None if header == connection.revision else f"it names {header!r}"
 
 
-def _session_id(connection: Connection) -> str | None:
-    """Return the id that the server gave with the result of initialize, if any."""
-    for exchange in connection.exchanges.values():
-        opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
-        # A handshake that was refused opens no session, whatever its headers say.
-        if opens and exchange.response is not None and exchange.status == 200:
-            return exchange.response.headers.get("mcp-session-id")
-    return None
-
-
-@stated_rule(since="2025-03-26")
+@stated_rule()
 def session_id_sent(history: History) -> Iterator[Verdict]:
     """Judge each request after the handshake."""
     for connection in over_http(legacy(history)):
-        if (given := _session_id(connection)) is None or connection.hello is None:
+        if connection.session is None or connection.hello is None:
             continue
         begins = connection.position(connection.hello.answers[0])
         for exchange in connection.exchanges.values():
-            opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
             if exchange.status == 404:
                 break  # the session has ended; the next one begins without an id
-            if connection.position(exchange.request) > begins and not opens:
+            if connection.position(exchange.request) > begins and not _opens(exchange):
                 sent = exchange.request.headers.get("mcp-session-id")
-                yield judged(sent == given, exchange.request, f"it names the session {sent!r}")
+                kept = sent == connection.session.headers["mcp-session-id"]
+                yield judged(kept, exchange.request, f"it names the session {sent!r}")
 
 
-@stated_rule(since="2025-03-26")
+@stated_rule()
 def session_restarted_after_404(history: History) -> Iterator[Verdict]:
     """Judge the first request with a message after a 404, if there is one."""
     # The new session is a connection of its own in the transcript, so all exchanges are put in one order.
@@ -118,8 +118,8 @@ def session_restarted_after_404(history: History) -> Iterator[Verdict]:
         session = exchange.request.headers.get("mcp-session-id")
         # GET and DELETE are left aside: a client may still be letting go of the old session.
         if ended is not None and exchange.method == "POST" and session != ended[0]:
-            opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
-            yield judged(opens and session is None, exchange.request, "a new session does not begin with initialize")
+            kept = _opens(exchange) and session is None
+            yield judged(kept, exchange.request, "a new session does not begin with initialize")
             ended = None
         elif ended is not None and exchange.method == "POST" and exchange.request.time > ended[1] + SETTLED:
             yield broken(exchange.request, "it goes on with a session that has ended")
@@ -134,72 +134,62 @@ SETTLED: Final = 1.0
 
 @stated_rule(
     level="MUST",
-    since="2025-03-26",
     sentence="Last-Event-ID names the last event that came on a stream of the same session.",
 )
-def last_event_id_real(history: History) -> Iterator[Verdict]:
+@each(http_requests(legacy))
+def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange) -> Opinion:
     """Judge each request with the header."""
-    for connection in over_http(legacy(history)):
-        # Which event came last the client knows better: some may have been on their way when the stream broke.
-        given = {str(event.facts["event_id"]) for event in connection.events if "event_id" in event.facts}
-        for exchange in connection.exchanges.values():
-            named = exchange.request.headers.get("last-event-id")
-            if named is not None:
-                yield judged(named in given, exchange.request, f"no event has the id {named!r}")
+    named = event.headers.get("last-event-id")
+    if named is None:
+        return UNDECIDED
+    # Which event came last the client knows better: some may have been on their way when the stream broke.
+    given = {str(sent.facts["event_id"]) for sent in connection.events if "event_id" in sent.facts}
+    return None if named in given else f"no event has the id {named!r}"
 
 
 @stated_rule(
     section="basic/transports/streamable-http#request-metadata",
     sentence="MCP-Protocol-Version, Mcp-Method and Mcp-Name say what the body says.",
 )
-def request_headers_sent(history: History) -> Iterator[Verdict]:
+@each(http_requests(modern))
+def request_headers_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST with a request."""
-    for connection in over_http(modern(history)):
-        for exchange in connection.exchanges.values():
-            body = exchange.sent[0].message if exchange.sent else None
-            # For notifications the text defines no headers (Sending Messages), and `initialize` asks whether the server
-            # is of the legacy era.
-            if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
-                continue
-            headers, params = exchange.request.headers, body.get("params") or {}
-            fields = params.get("_meta") or {}
-            wanted = {"mcp-protocol-version": fields.get(meta.PROTOCOL_VERSION), "mcp-method": body["method"]}
-            spec = method_spec(connection.revision, body["method"])
-            if spec is not None and spec.name_header is not None:
-                wanted["mcp-name"] = params.get(spec.name_header)
-            found = {name: headers.get(name) for name in wanted}
-            if found.get("mcp-name") is not None:
-                # Of the three only a name may be encoded (Value Encoding).
-                found["mcp-name"] = _decoded(str(found["mcp-name"]))
-            wrong = [name for name in wanted if found[name] != wanted[name]]
-            yield judged(not wrong, exchange.request, f"{', '.join(wrong)} differ from the body")
+    body = exchange.sent[0].message if exchange.sent else None
+    # For notifications the text defines no headers (Sending Messages), and `initialize` asks whether the server is of
+    # the legacy era.
+    if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
+        return UNDECIDED
+    params = members(body.get("params"))
+    version = members(params.get("_meta")).get(meta.PROTOCOL_VERSION)
+    wanted = {"mcp-protocol-version": version, "mcp-method": body["method"]}
+    spec = method_spec(connection.revision, body["method"])
+    if spec is not None and spec.name_header is not None:
+        wanted["mcp-name"] = params.get(spec.name_header)
+    found = {name: event.headers.get(name) for name in wanted}
+    if found.get("mcp-name") is not None:
+        # Of the three only a name may be encoded (Value Encoding).
+        found["mcp-name"] = _decoded(str(found["mcp-name"]))
+    wrong = [name for name in wanted if found[name] != wanted[name]]
+    return f"{', '.join(wrong)} differ from the body" if wrong else None
 
 
 @stated_rule(sentence="A client sends each annotated argument as a header of its own, and none that is not there.")
-def parameter_headers_sent(history: History) -> Iterator[Verdict]:
+@each(called_over_http)
+def parameter_headers_sent(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
     """Judge each call of a listed tool whose schema names headers."""
-    for connection in over_http(modern(history)):
-        for exchange in connection.exchanges.values():
-            body = exchange.sent[0].message if exchange.sent else None
-            if not is_request(body) or body["method"] != "tools/call" or not isinstance(body.get("params"), dict):
-                continue
-            # A client can only go by the definition that it had when it called.
-            tool = tools_at(connection, exchange.request).get(str(body["params"].get("name")), {})
-            try:
-                parameters = parameter_headers(tool.get("inputSchema"))
-            except ValueError:  # such a tool must not be called, which is another rule
-                continue
-            if not parameters:
-                continue
-            try:
-                values = parameter_values(body["params"].get("arguments"), parameters)
-            except ValueError:  # an argument that no header can carry, which is another rule
-                continue
-            # A value that need not be encoded may still be.
-            wanted = {name.lower(): _decoded(value) for name, value in values.items()}
-            headers = exchange.request.headers
-            found = {name: _decoded(value) for name, value in headers.items() if name.startswith("mcp-param-")}
-            yield judged(found == wanted, exchange.request, f"the headers are {found}, not {wanted}")
+    # A client can only go by the definition that it had when it called; and a tool with a wrong annotation must not be
+    # called, which is another rule.
+    parameters = parameters_of(tools_at(connection, event).get(str(params.get("name")), {}))
+    if not parameters:
+        return UNDECIDED
+    try:
+        values = parameter_values(params.get("arguments"), parameters)
+    except ValueError:  # an argument that no header can carry, which is another rule
+        return UNDECIDED
+    # A value that need not be encoded may still be.
+    wanted = {name.lower(): _decoded(value) for name, value in values.items()}
+    found = {name: _decoded(value) for name, value in event.headers.items() if name.startswith("mcp-param-")}
+    return None if found == wanted else f"the headers are {found}, not {wanted}"
 
 
 def _decoded(value: str) -> str | None:

@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.clients.shared import parts
+from trio_mcp.conformance.rules.clients.shared import sent
 from trio_mcp.conformance.rules.history import (
     Connection,
     History,
     RecordedRequest,
+    id_key,
     is_notification,
     is_request,
     is_response,
 )
 from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.occasions import Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
+from trio_mcp.conformance.transcript.events import Event
 
 
-@stated_rule(who="client", older="basic#messages", sentence="What a client sends is a valid message of JSON-RPC 2.0.")
-def client_messages_valid(history: History) -> Iterator[Verdict]:
+@stated_rule(who="client", older="basic#messages")
+@each(sent)
+def client_messages_valid(event: Event, _: Connection) -> Opinion:
     """Judge each JSON value of the client; a batch by its parts."""
-    for connection in history:
-        for event, message in parts(connection):
-            known = is_request(message) or is_notification(message) or is_response(message)
-            kept = known and message.get("jsonrpc") == "2.0"
-            yield judged(kept, event, "it is neither a request nor a notification nor a response of JSON-RPC 2.0")
+    message = event.message
+    known = is_request(message) or is_notification(message) or is_response(message)
+    kept = known and message.get("jsonrpc") == "2.0"
+    return None if kept else "it is neither a request nor a notification nor a response of JSON-RPC 2.0"
 
 
 @stated_rule(
@@ -36,15 +39,14 @@ def client_messages_valid(history: History) -> Iterator[Verdict]:
 def client_ids_unique(history: History) -> Iterator[Verdict]:
     """Judge each request; 1 and "1" are different ids. In the modern era, ids of answered requests are free again."""
     for connection in history:
-        seen: dict[tuple[type, Any], RecordedRequest] = {}
+        seen: dict[Any, RecordedRequest] = {}
         for asked in connection.requests:
-            key = (type(asked.id), asked.id)
-            before = seen.get(key)
+            before = seen.get(id_key(asked.id))
             # Until 2025-11-25 an id is used once in a session; 2026-07-28 forbids only those of requests without a
             # response (Requests).
             kept = before is None or (connection.modern and _is_over(connection, before, asked))
             yield judged(kept, asked.event, f"the id {asked.id!r} was used before")
-            seen[key] = asked
+            seen[id_key(asked.id)] = asked
 
 
 def _is_over(connection: Connection, before: RecordedRequest, asked: RecordedRequest) -> bool:
@@ -70,7 +72,7 @@ def client_sends_no_batch(history: History) -> Iterator[Verdict]:
                 yield judged(not isinstance(event.message, list), event, "it is a batch")
 
 
-@stated_rule(sentence="A client writes nothing to a server's input that is not a message.")
+@stated_rule()
 def stdin_clean(history: History) -> Iterator[Verdict]:
     """Judge all that came over stdio, or another stream of lines."""
     for connection in history:

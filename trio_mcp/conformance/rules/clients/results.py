@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.clients.shared import SPEAKABLE, after, modern, over_http, parts, tools_at
-from trio_mcp.conformance.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
+from trio_mcp.conformance.rules.clients.shared import (
+    SPEAKABLE,
+    after,
+    called_over_http,
+    modern,
+    over_http,
+    parameters_of,
+    sent,
+    tools_at,
+)
+from trio_mcp.conformance.rules.history import (
+    LISTS,
+    Connection,
+    History,
+    id_key,
+    is_notification,
+    is_request,
+    is_response,
+    members,
+)
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.headers import decode_value
-from trio_mcp.http.param_headers import parameter_headers
 from trio_mcp.types import meta
 
 MOST: Final = 2**53 - 1
@@ -40,69 +58,59 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
 
     Where a server has sent something malformed, a client may have given up what came with it.
     """
-    for connection in history:
-        if not _is_clean(connection):
-            continue
-        pages = [asked for asked in connection.requests if asked.method in LISTS and asked.result is not None]
-        followed = [
-            (asked.method, asked.params.get("cursor")) for asked in connection.requests if asked.method in LISTS
-        ]
-        others = [page for page in pages if (page.result or {}).get("nextCursor")]
+    for connection in filter(_is_clean, history):
+        lists = [asked for asked in connection.requests if asked.method in LISTS]
+        followed = [(asked.method, asked.params.get("cursor")) for asked in lists]
+        given = [(asked, (asked.result or {}).get("nextCursor")) for asked in lists]
+        others = [(asked.method, cursor) for asked, cursor in given if cursor]
         # A client need not read a list to its end. Only one that follows every other cursor shows that it takes the
         # empty one for an end.
-        if not others or any(
-            (page.method, page.result["nextCursor"]) not in followed for page in others if page.result
-        ):
-            continue
-        for page in pages:
-            if (page.result or {}).get("nextCursor") == "":
-                kept = (page.method, "") in followed
-                yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
+        if others and all(each in followed for each in others):
+            for page, cursor in given:
+                if cursor == "":
+                    kept = (page.method, "") in followed
+                    yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
 
 
 def _is_clean(connection: Connection) -> bool:
     """Return whether all that the server has sent is what a client must understand."""
-    ids = {(type(asked.id), asked.id) for asked in connection.requests}
-    for event in connection.messages("server"):
-        message = event.message
-        if is_response(message):
-            if (type(message.get("id")), message.get("id")) not in ids:
-                return False
-        elif not is_request(message) and not is_notification(message):
-            return False
-    return True
+    ids = {id_key(asked.id) for asked in connection.requests}
+    messages = [event.message for event in connection.messages("server")]
+    return all(
+        is_request(each) or is_notification(each) or (is_response(each) and id_key(each.get("id")) in ids)
+        for each in messages
+    )
+
+
+def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
+    """Yield the messages of clients that have a `_meta`, with it."""
+    for event, _ in sent(history):
+        message = members(event.message)
+        found = members(message.get("params", message.get("result"))).get("_meta")
+        if isinstance(found, dict):
+            yield event, found
 
 
 @stated_rule(
     who="client",
-    since="2025-06-18",
     sentence="A client builds the keys of `_meta` from a name and perhaps a prefix, as the rules for both say.",
 )
-def client_meta_keys_well_formed(history: History) -> Iterator[Verdict]:
+@each(_metas)
+def client_meta_keys_well_formed(_: Event, found: dict[str, Any]) -> Opinion:
     """Judge the `_meta` of what the client sends."""
-    for event, found in _metas(history):
-        wrong = next((key for key in found if not meta.is_valid_key(key)), None)
-        yield judged(wrong is None, event, f"the _meta key {wrong!r:.80} is malformed")
+    wrong = next((key for key in found if not meta.is_valid_key(key)), None)
+    return None if wrong is None else f"the _meta key {wrong!r:.80} is malformed"
 
 
-def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    for connection in history:
-        for event, message in parts(connection):
-            body = message.get("params", message.get("result")) if isinstance(message, dict) else None
-            found = body.get("_meta") if isinstance(body, dict) else None
-            if isinstance(found, dict):
-                yield event, found
-
-
-@stated_rule(who="client", sentence="The name of an extension is like a key of `_meta`, with a prefix.")
-def client_extension_names(history: History) -> Iterator[Verdict]:
+@stated_rule(who="client")
+@each(_metas)
+def client_extension_names(_: Event, found: dict[str, Any]) -> Opinion:
     """Judge the extensions that a client declares."""
-    for event, found in _metas(history):
-        declared = found.get(meta.CLIENT_CAPABILITIES)
-        names = declared.get("extensions") if isinstance(declared, dict) else None
-        if isinstance(names, dict):
-            wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
-            yield judged(wrong is None, event, f"the extension {wrong!r:.80} is misnamed")
+    names = members(found.get(meta.CLIENT_CAPABILITIES)).get("extensions")
+    if not isinstance(names, dict):
+        return UNDECIDED
+    wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
+    return None if wrong is None else f"the extension {wrong!r:.80} is misnamed"
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------
@@ -111,50 +119,28 @@ def client_extension_names(history: History) -> Iterator[Verdict]:
 @stated_rule()
 def header_integer_safe(history: History) -> Iterator[Verdict]:
     """Judge each header of an annotated integer."""
-    for connection, headers, event, body in _calls(history):
-        schema = connection.tools.get(str(body["params"].get("name")), {}).get("inputSchema")
-        try:
-            parameters = parameter_headers(schema)
-        except ValueError:
-            continue
-        for parameter in parameters:
-            value = parameter.value_in(body["params"].get("arguments"))
+    for event, connection, params in called_over_http(history):
+        for parameter in parameters_of(connection.tools.get(str(params.get("name")), {})) or ():
+            value, name = parameter.value_in(params.get("arguments")), parameter.header.lower()
             # A client that refuses the call, or leaves out the header, has not broken this sentence.
-            if isinstance(value, int) and not isinstance(value, bool) and parameter.header.lower() in headers:
-                sent = decode_value(headers[parameter.header.lower()])
-                yield judged(abs(value) <= MOST, event, f"{parameter.header} is {sent}")
+            if isinstance(value, int) and not isinstance(value, bool) and name in event.headers:
+                problem = f"{parameter.header} is {decode_value(event.headers[name])}"
+                yield judged(abs(value) <= MOST, event, problem)
 
 
-@stated_rule(sentence="Over HTTP, a client does not call tools whose x-mcp-header breaks its rules.")
-def bad_header_annotation_refused(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(called_over_http)
+def bad_header_annotation_refused(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
     """Judge each call of a listed tool, once such a tool was listed."""
-    for connection, _, event, body in _calls(history):
-        tools = tools_at(connection, event)
-        refused = {name for name, tool in tools.items() if not _is_fine(tool.get("inputSchema"))}
-        # As long as the server's tools are all in order, a client can't show whether it looks.
-        if refused:
-            name = body["params"].get("name")
-            yield judged(name not in refused, event, f"it calls {name!r}")
+    name = params.get("name")
+    refused = {name for name, tool in tools_at(connection, event).items() if parameters_of(tool) is None}
+    # As long as the server's tools are all in order, a client can't show whether it looks.
+    if not refused:
+        return UNDECIDED
+    return f"it calls {name!r}" if name in refused else None
 
 
-def _is_fine(schema: Any) -> bool:
-    try:
-        parameter_headers(schema)
-    except ValueError:
-        return False
-    return True
-
-
-def _calls(history: History) -> Iterator[tuple[Connection, dict[str, str], Event, Any]]:
-    """Yield the tool calls over HTTP: the connection, the headers, the event of the request and the message."""
-    for connection in over_http(modern(history)):
-        for exchange in connection.exchanges.values():
-            body = exchange.sent[0].message if exchange.sent else None
-            if is_request(body) and body["method"] == "tools/call" and isinstance(body.get("params"), dict):
-                yield connection, exchange.request.headers, exchange.request, body
-
-
-@stated_rule(since="2025-11-25")
+@stated_rule()
 def retry_respected(history: History) -> Iterator[Verdict]:
     """Judge each GET that resumes a stream whose last event said how long to wait."""
     for connection in over_http(iter(history)):
@@ -176,7 +162,7 @@ def retry_respected(history: History) -> Iterator[Verdict]:
                 yield judged(waited >= retry, exchange.request, f"it waited {waited:.3f} of {retry} seconds")
 
 
-@stated_rule(since="2025-03-26")
+@stated_rule()
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
     """Judge the first result: a client that can't read it tries the other era, or begins again without a reason."""
     # After a 404 a new handshake is what the text demands (Session Management).
@@ -189,7 +175,7 @@ def answer_content_types_read(history: History) -> Iterator[Verdict]:
         if first is None or exchange is None or exchange.response is None or connection.revision not in SPEAKABLE:
             continue
         kind = exchange.response.headers.get("content-type")
-        later = [message for _, message in after(connection, first.answers[0])]
+        later = [event.message for event in after(connection, first.answers[0])]
         again = any(is_request(message) and message["method"] == "initialize" for message in later)
         if first.method == "initialize" and not later and not ended:
             again = any(asked.method == "initialize" for each in connections[at + 1 :] for asked in each.requests)

@@ -4,42 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trio_mcp.conformance.rules.clients.shared import modern, parts, retries
-from trio_mcp.conformance.rules.history import History, is_response
+from trio_mcp.conformance.rules.clients.shared import modern, retries, sent
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, is_response, members
 from trio_mcp.conformance.rules.model import Verdict, judged
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 
 
-@stated_rule(sentence="Each request names the version and the client's capabilities in its _meta.")
-def request_meta_complete(history: History) -> Iterator[Verdict]:
-    """Judge each request of a client of the modern era."""
+def _requests(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
+    """Yield the requests of the modern era."""
     for connection in modern(history):
-        for asked in connection.requests:
-            # A client of both eras may open like this for an older server, which has no such fields.
-            if asked.method != "initialize":
-                version, declared = asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
-                kept = isinstance(version, str) and isinstance(declared, dict)
-                yield judged(kept, asked.event, "its _meta lacks the version or the capabilities")
+        # A client of both eras may open with `initialize` for an older server, which has no fields such as these.
+        yield from ((asked.event, asked) for asked in connection.requests if asked.method != "initialize")
+
+
+def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, RecordedRequest]]:
+    """Yield the retries of the modern era: the request before, and the retry."""
+    for connection in modern(history):
+        yield from ((retry.event, before, retry) for before, retry in retries(connection))
+
+
+@stated_rule(sentence="Each request names the version and the client's capabilities in its _meta.")
+@each(_requests)
+def request_meta_complete(_: Event, asked: RecordedRequest) -> Opinion:
+    """Judge each request of a client of the modern era."""
+    version, declared = asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
+    kept = isinstance(version, str) and isinstance(declared, dict)
+    return None if kept else "its _meta lacks the version or the capabilities"
 
 
 @stated_rule()
-def client_info_sent(history: History) -> Iterator[Verdict]:
+@each(_requests)
+def client_info_sent(_: Event, asked: RecordedRequest) -> Opinion:
     """Judge each request of a client of the modern era."""
-    for connection in modern(history):
-        for asked in connection.requests:
-            if asked.method != "initialize":
-                yield judged(
-                    isinstance(asked.meta.get(meta.CLIENT_INFO), dict), asked.event, "its _meta lacks clientInfo"
-                )
+    return None if isinstance(asked.meta.get(meta.CLIENT_INFO), dict) else "its _meta lacks clientInfo"
 
 
 @stated_rule(sentence="A client sends no responses.")
-def no_client_responses(history: History) -> Iterator[Verdict]:
+@each(sent)
+def no_client_responses(event: Event, connection: Connection) -> Opinion:
     """Judge each message of a client of the modern era."""
-    for connection in modern(history):
-        for event, message in parts(connection):
-            yield judged(not is_response(message), event, "it is a response")
+    if not connection.modern:
+        return UNDECIDED
+    return "it is a response" if is_response(event.message) else None
 
 
 @stated_rule(sentence="A retry brings back the state that the server gave, exactly, and none if it gave none.")
@@ -58,22 +67,21 @@ def request_state_echoed(history: History) -> Iterator[Verdict]:
                 yield judged(kept, retry.event, "the retry lacks the state")
 
 
-@stated_rule(section="basic/patterns/mrtr#client-requirements-basic-workflow")
-def retry_has_new_id(history: History) -> Iterator[Verdict]:
+@stated_rule()
+@each(_retries)
+def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
     """Judge each retry."""
-    for connection in modern(history):
-        for before, retry in retries(connection):
-            # Ids are free again once they are answered, but for a retry MRTR still demands a new one.
-            yield judged(retry.id != before.id, retry.event, f"it has the id {retry.id!r} of the first request")
+    # Ids are free again once they are answered, but for a retry MRTR still demands a new one.
+    return f"it has the id {retry.id!r} of the first request" if retry.id == before.id else None
 
 
 @stated_rule()
-def input_answered(history: History) -> Iterator[Verdict]:
+@each(_retries)
+def input_answered(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
     """Judge each retry of a request that was answered with questions."""
-    for connection in modern(history):
-        for before, retry in retries(connection):
-            wanted, given = (before.result or {}).get("inputRequests"), retry.params.get("inputResponses")
-            if isinstance(wanted, dict) and wanted:
-                # Answers to what wasn't asked are not an error: a server should ignore them (Error Handling).
-                missing = set(wanted) - set(given if isinstance(given, dict) else ())
-                yield judged(not missing, retry.event, f"there is no answer to {sorted(missing)}")
+    wanted = members((before.result or {}).get("inputRequests"))
+    # Answers to what wasn't asked are not an error: a server should ignore them (Error Handling).
+    missing = sorted(wanted.keys() - members(retry.params.get("inputResponses")).keys())
+    if not wanted:
+        return UNDECIDED
+    return f"there is no answer to {missing}" if missing else None

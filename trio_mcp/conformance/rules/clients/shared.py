@@ -1,23 +1,26 @@
-"""Shared by the rules for clients: connections by era, and messages by order."""
+"""Shared by the rules for clients: connections by era, messages by order, and occasions of several modules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
+from trio_mcp.conformance.rules.common import messages_of, subject_of
+from trio_mcp.conformance.rules.history import (
+    Connection,
+    Exchange,
+    History,
+    RecordedRequest,
+    is_request,
+    objects,
+)
+from trio_mcp.conformance.rules.occasions import Occasions
 from trio_mcp.conformance.transcript.events import Event
+from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.types.versions import REVISIONS
 
 # The kit's own server may answer with a version that doesn't exist, and what a client does then has rules of its own.
 SPEAKABLE: Final = frozenset(REVISIONS)
-
-
-def parts(connection: Connection) -> Iterator[tuple[Event, Any]]:
-    """Yield each message of the client with its event; of a batch, each part."""
-    for event in connection.messages("client"):
-        for message in event.message if isinstance(event.message, list) else [event.message]:
-            yield event, message
 
 
 def legacy(history: History) -> Iterator[Connection]:
@@ -35,21 +38,60 @@ def over_http(connections: Iterator[Connection]) -> Iterator[Connection]:
     return (connection for connection in connections if connection.transport == "http")
 
 
-def after(connection: Connection, event: Event | None) -> Iterator[tuple[Event, Any]]:
-    """Yield the messages that the client sent after an event."""
-    place = -1 if event is None else connection.position(event)
-    return ((sent, message) for sent, message in parts(connection) if connection.position(sent) > place)
+def greeted(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
+    """Yield the result of the handshake of each connection of the legacy era, the connection, and the request."""
+    for connection in legacy(history):
+        if connection.hello is not None:
+            yield connection.hello.answers[0], connection, connection.hello
+
+
+def sent(history: History) -> Iterator[tuple[Event, Connection]]:
+    """Yield the messages of clients, those of a batch one by one."""
+    return ((event, connection) for connection in history for event in messages_of(connection, "client"))
+
+
+def http_requests(connections: Callable[[History], Iterator[Connection]]) -> Occasions[Connection, Exchange]:
+    """Return the HTTP requests on these connections as occasions."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
+        for connection in over_http(connections(history)):
+            for exchange in connection.exchanges.values():
+                yield exchange.request, connection, exchange
+
+    return occasions
+
+
+def called_over_http(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
+    """Yield the tool calls of the modern era over HTTP: the head of the request, the connection and the parameters."""
+    for event, connection, exchange in http_requests(modern)(history):
+        body = exchange.sent[0].message if exchange.sent else None
+        if is_request(body) and body["method"] == "tools/call" and isinstance(body.get("params"), dict):
+            yield event, connection, body["params"]
+
+
+def after(connection: Connection, event: Event) -> Iterator[Event]:
+    """Yield the messages that the client sent after an event, those of a batch one by one."""
+    place = connection.position(event)
+    return (each for each in messages_of(connection, "client") if connection.position(each) > place)
 
 
 def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
     """Return the tools that the server had listed when something was sent, by name."""
     found: dict[str, dict[str, Any]] = {}
+    place = connection.position(event)
     for asked in connection.requests:
-        tools = asked.result.get("tools") if asked.method == "tools/list" and asked.result is not None else None
-        if isinstance(tools, list) and connection.position(asked.answers[0]) < connection.position(event):
+        if asked.method == "tools/list" and asked.result and connection.position(asked.answers[0]) < place:
             # Tool by tool, because a page has only some of them, and says nothing of the others.
-            found |= {str(tool.get("name")): tool for tool in tools if isinstance(tool, dict)}
+            found |= {str(tool.get("name")): tool for tool in objects(asked.result.get("tools"))}
     return found
+
+
+def parameters_of(tool: dict[str, Any]) -> Sequence[ParameterHeader] | None:
+    """Return the parameters of a tool that are sent as headers; None if the annotations for that break the rules."""
+    try:
+        return parameter_headers(tool.get("inputSchema"))
+    except ValueError:
+        return None
 
 
 def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedRequest]]:
@@ -60,7 +102,8 @@ def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedR
     asking: list[RecordedRequest] = []
     for asked in connection.requests:
         if "requestState" in asked.params or "inputResponses" in asked.params:
-            same = [each for each in asking if each.method == asked.method and _subject(each) == _subject(asked)]
+            # Arguments are left out: a client may write them otherwise the second time, and still mean the same call.
+            same = [each for each in asking if each.method == asked.method and subject_of(each) == subject_of(asked)]
             state = asked.params.get("requestState")
             # A state that was changed, or belongs to none, still comes with a request for the same thing; the oldest
             # open round is taken.
@@ -71,8 +114,3 @@ def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedR
                 asking.remove(found[0])
         if asked.result is not None and asked.result.get("resultType") == "input_required":
             asking.append(asked)
-
-
-def _subject(asked: RecordedRequest) -> Any:
-    # Arguments are left out: a client may write them otherwise the second time, and still mean the same call.
-    return asked.params.get("name", asked.params.get("uri"))
