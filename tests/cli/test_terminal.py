@@ -267,7 +267,7 @@ def test_a_form_that_lacks_something_is_declined_and_the_option_named(tmp_path: 
     done = scripted(tmp_path, "call", "asking.py", "order", "--answer", "item=pear", "--mode", mode)
     assert done.stdout == "decline \n"
     assert "trio-mcp call: the field 'colour' is missing: add --answer colour=red|green\n" in done.stderr
-    assert "trio-mcp call: so the form was declined\n" in done.stderr
+    assert "trio-mcp call: the form was declined\n" in done.stderr
 
 
 FORM: dict[str, Any] = {
@@ -323,8 +323,8 @@ NAMED: dict[str, Any] = {"type": "object", "properties": {"agree": {"type": "boo
     ("schema", "words", "answer", "said"),
     [
         (EMPTY, "agree=yes", {}, "  yes\n"),
-        (EMPTY, "size=l", "decline", "it only asks to agree: add --answer agree=yes to send it as it is"),
-        (EMPTY, "agree=no", "decline", "it only asks to agree: add --answer agree=yes to send it as it is"),
+        (EMPTY, "size=l", "decline", "it only asks you to agree: add --answer agree=yes to send it as it is"),
+        (EMPTY, "agree=no", "decline", "it only asks you to agree: add --answer agree=yes to send it as it is"),
         (OPTIONAL, "agree=yes", {}, "  yes\n"),
         (OPTIONAL, "size=l", {"size": "l"}, "  size: l\n"),
         (OPTIONAL, "other=1", "decline", "nothing is given for its fields (size): add --answer agree=yes to send"),

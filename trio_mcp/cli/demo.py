@@ -1,4 +1,4 @@
-"""``trio-mcp demo``: the same steps over every transport; what happened in each, and how long it took."""
+"""``trio-mcp demo``: take the same steps over every transport; show what happened in each, and how long it took."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
-# Enough for a steady figure, few enough to take a moment on each transport.
+# Chosen: enough for a steady figure, and few enough to take a moment on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
@@ -78,7 +78,7 @@ async def demo() -> int:
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
-            # Port 0 takes a free port; `start` returns the URL.
+            # Port 0 picks a free port; `start` returns the URL.
             "http": await start(nursery, partial(make_server().serve_http, port=0)),
             "sse": HttpServerParameters(await start(nursery, partial(make_server().serve_sse, port=0)), kind="sse"),
             "websocket": await start(nursery, partial(make_server().serve_websocket, port=0)),
@@ -117,7 +117,7 @@ async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
 
 async def _sign_in(report: _Report) -> list[str]:
     """Sign in to a server, and let the token expire; return what came out wrong."""
-    # Without the extra "auth", which only tokens need that are JWTs.
+    # The tokens are opaque: JWTs would need the extra "auth".
     authority = AuthorizationServer(tokens="opaque")
 
     async def verify(token: str) -> Claims:
@@ -129,7 +129,7 @@ async def _sign_in(report: _Report) -> list[str]:
     problems: list[str] = []
     async with protected(make_server(), authority, verifier=verify, dpop="off", remember=0) as url:
         with report.step("login", "connect") as step:
-            # The person is at home here: no browser is opened.
+            # The person is simulated: no browser is opened.
             stack = contextlib.AsyncExitStack()
             client = await stack.enter_async_context(Client(url, auth=OAuth(show=authority.show)))
             step.append(f"a person has signed in at {authority.issuer}")
@@ -151,7 +151,7 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
 
     def expect(what: str, got: object, wanted: object) -> None:
         if got != wanted:
-            # Collected, not raised: the table is to show what works over the other transports.
+            # Collected, not raised: the table should show what works over the other transports.
             problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
 
     async with contextlib.AsyncExitStack() as stack:
@@ -177,7 +177,7 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             step.append(f"{len(seen)} notifications, then the result {counted}")
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
-                # The first progress says that the handler is running, so what is cancelled is a call under way.
+                # The first progress says that the handler is running, so a call under way is cancelled.
                 await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
             # Over HTTP a modern client cancels by closing the response stream, which has no room for a reason.

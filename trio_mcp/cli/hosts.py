@@ -20,10 +20,10 @@ class Host:
         table: The key under which its file lists the servers.
         user: The file for all of a user's projects, by `sys.platform`; ``linux`` stands for any other system.
         project: The file for one project, from the folder of the project; empty if it has none.
-        names: What it calls a key of an entry, where it differs from ``mcpServers``.
-        process: What an entry with a command has besides; a ``name`` is that of the server.
-        remote: What an entry with a URL has besides; None if its file takes only commands.
-        then: How to make it read its file again, and how to see the server.
+        names: Its own names for keys of an entry, where they differ from those of ``mcpServers``.
+        process: Further keys of an entry with a command; a ``name`` gets that of the server.
+        remote: Further keys of an entry with a URL; None if its file takes only commands.
+        then: How to make it read its file again, and where it shows the server.
         logs: Where to look if the server does not show up.
         yaml: Whether its file is YAML.
     """
@@ -48,7 +48,7 @@ class Host:
             environ: The environment variables.
 
         Raises:
-            RuntimeError: If the user has no home.
+            RuntimeError: If the user has no home directory.
         """
         if scope == "project":
             return Path.cwd() / self.project

@@ -1,4 +1,4 @@
-"""Finds the `Server` in a Python file or module."""
+"""Find the `Server` in a Python file or module."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
 
     Args:
         name: The name of the server.
-        arguments: What the file finds in ``sys.argv`` behind its own name.
+        arguments: The words that the file finds in ``sys.argv`` after its own name.
 
     Raises:
         Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
-    # For good, not only while it is imported: tools may read it, too.
+    # This is never undone: its tools may read it, too, and not only its import.
     sys.argv = [source, *arguments]
     # The factory runs in here, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
@@ -65,7 +65,7 @@ def _made(factory: Any, name: str) -> BaseServer:
     except Exception as exc:
         raise _failed(f"{name}() failed", exc) from None
     if inspect.iscoroutine(made):
-        made.close()  # or Python would warn of a coroutine that was never awaited
+        made.close()  # otherwise Python would warn of a coroutine that was never awaited
     if _is_foreign(made):
         raise _foreign(name.partition(":")[0], made)
     if not isinstance(made, BaseServer):
@@ -82,7 +82,7 @@ def _imported(source: str) -> ModuleType:
     except Exit:
         raise
     except Exception as exc:
-        # Most likely such a server, in the wrong environment.
+        # Most likely this is a server of that library, in the wrong environment.
         if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
             text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
             raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
@@ -97,7 +97,7 @@ def _imported_file(source: str) -> ModuleType:
         )
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as `python FILE` does
-    # Under its own name, so that modules that import it get this one; but it must not replace a module of that name.
+    # It gets its own name, so that modules that import it get this one; but it must not replace another module.
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_served_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -115,7 +115,7 @@ def _imported_module(source: str) -> ModuleType:
     try:
         return importlib.import_module(source)
     except ModuleNotFoundError as exc:
-        # Only if the named module itself is missing: an import that fails inside it is shown with its traceback.
+        # This is so only if the named module is missing: an import that fails inside it is shown with its traceback.
         if exc.name is not None and (source == exc.name or source.startswith(f"{exc.name}.")):
             raise Exit(f"there is no module {exc.name!r}; for a file, write {source}.py", USAGE) from None
         raise
@@ -180,7 +180,7 @@ def _foreign(source: str, server: object) -> Exit:
 def _says_it_makes_one(module: ModuleType, value: object) -> bool:
     if not inspect.isfunction(value) or value.__module__ != module.__name__ or not _without_arguments(value):
         return False
-    # Read as it stands, not evaluated: a postponed annotation may name what is imported only for type checkers.
+    # A postponed annotation is not evaluated: it may name something that is imported only for type checkers.
     returned = value.__annotations__.get("return")
     if isinstance(returned, str):
         return returned.strip("'\"").rpartition(".")[2] == "Server"
@@ -207,8 +207,8 @@ def _failed(what: str, exc: Exception) -> Exit:
 
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Send to standard error what is printed meanwhile, by this process or its children."""
-    # Flushed before each switch: what waits in Python's buffer belongs to where the descriptor pointed when it was
+    """Redirect to standard error whatever this process or its children print during the block."""
+    # Flushed before each switch: text in Python's buffer belongs to the file that the descriptor meant when it was
     # printed.
     sys.stdout.flush()
     kept = os.dup(1)  # the descriptor, not `sys.stdout`: children and C code write to it directly

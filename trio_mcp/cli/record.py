@@ -1,4 +1,4 @@
-"""``trio-mcp record``: record what a client and a server say to each other, standing between them."""
+"""``trio-mcp record``: record what a client and a server say to each other, by standing between them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        # Private: secrets are masked, but only those that can be recognised.
+        # The file is private: secrets are masked, but only those that can be recognised.
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
@@ -58,8 +58,8 @@ def _opened(path: str) -> BinaryIO:
 
 async def _record(target: Any, name: str, file: BinaryIO, port: int | None, path: str | None) -> int:
     tape = FileTape(TranscriptWriter(file, target=name))
-    # SIGTERM as well: over stdio a client that was told to start the recorder in place of the server ends it so
-    # (`basic/lifecycle`, Shutdown), and the number of events is still told.
+    # SIGTERM ends it, too: over stdio, a client that starts the recorder in place of the server sends that
+    # (`basic/lifecycle`, Shutdown), and the number of events is still printed.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
@@ -100,9 +100,9 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
 async def _listening(
     target: Any, port: int | None, path: str | None
 ) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
-    """Listen where only programs of this machine can connect; yield the listeners, and where they are."""
-    # A client speaks to the server with the credentials of the command line, and with the user's rights. So what only
-    # one user may connect to is not opened to the others, as a port would be.
+    """Listen where only programs of this machine can connect; yield the listeners and their address."""
+    # A client speaks to the server with the credentials of the command line, and with the user's rights. So for a Unix
+    # socket, which may admit a single user, this opens another one, and no port, which admits them all.
     is_unix = not isinstance(target, HttpServerParameters) and read_address(target).scheme == "unix"
     if (port if is_unix else path) is not None:
         given, where = ("--port", "a URL with a host") if is_unix else ("--path", "a Unix socket")
@@ -112,7 +112,7 @@ async def _listening(
         if is_unix:
             place = path or f"{stack.enter_context(TemporaryDirectory(prefix='trio-mcp-'))}/socket"
             opening = listen_unix(place, 0o600)
-        # The resolver would take its remainder.
+        # The resolver would use the remainder of a larger number.
         elif port is not None and not 0 <= port < 65536:
             raise Exit(f"--port must be from 0 to 65535; got {port}")
         else:

@@ -1,4 +1,4 @@
-"""``trio-mcp replay``: say once more what a client said, and compare what comes back by the rules."""
+"""``trio-mcp replay``: send again what a client sent, and compare the responses by the rules."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 MOST_EVENTS = 30
-"""Events that are shown before the one that breaks a rule, at most (chosen)."""
+"""The most events that are shown for a broken rule, up to the one that breaks it (chosen)."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay; return 1 if something comes out otherwise than before, or a rule is broken."""
+    """Replay the file; return 1 if a response differs from before, or a rule is broken."""
     needs_kit()
     from trio_mcp.conformance.plans.plan_files import read_plan_file
     from trio_mcp.conformance.replay import replay_plan, replay_transcript

@@ -1,4 +1,4 @@
-"""Shared by commands that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
+"""Helpers of commands that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ T = TypeVar("T")
 
 
 async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: ProgressBar) -> tuple[T, int]:
-    """Run something until it ends; Ctrl-C or SIGTERM asks it to end with what it has, a second one ends it at once.
+    """Run a function; Ctrl-C or SIGTERM asks it to end with what it has, and a second signal ends it at once.
 
-    Whatever way it ends, the processes that it has started have ended by then.
+    However it ends, the processes that it has started have ended by then.
 
     Args:
-        work: What is run; it gets the event that asks it to end.
-        bar: Its progress, which is erased at the end.
+        work: The function; it gets the event that asks it to end.
+        bar: Its progress bar, which is erased at the end.
 
     Returns:
-        What it returned, and the exit status for the signal: 0 without one.
+        The function's result, and the exit status for the signal: 0 without one.
 
     Raises:
         Exit: If there was a second signal.
     """
     stop = trio.Event()
     status = OK
-    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made. Nor does SIGTERM
-    # end this process alone, and leave the target behind.
+    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made, and SIGTERM
+    # does not end this process alone, which would leave the target running.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
             nonlocal status
             status = _status(await anext(signals))
             stop.set()
-            # Or the message would stand behind the bar, on the same line.
+            # Otherwise the message would follow the bar on the same line.
             bar.clear()
             if status == INTERRUPTED:
-                print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
+                print("Stopping. Press Ctrl-C again to stop at once.", file=sys.stderr)
             status = _status(await anext(signals))
             scope.cancel("interrupted twice")
 
@@ -84,7 +84,7 @@ def check_writable(path: str) -> None:
     """Check, before there is anything to write, that a file can be written.
 
     Raises:
-        Exit: If it can't; it says why.
+        Exit: If it can't; the message says why.
     """
     file = Path(path).resolve()
     if not os.access(file.parent, os.W_OK):
