@@ -94,7 +94,7 @@ class _Measuring:
     async def until(self, stop: trio.Event) -> None:
         """Connect and measure, until everything is measured or an event stops it."""
         # The connections end at once, too; the measurements are kept in this object.
-        await until_stopped(stop, self._measure)
+        await until_stopped(stop.wait, self._measure)
 
     async def _measure(self) -> None:
         from trio_mcp.bench.ladder import Bench, Side

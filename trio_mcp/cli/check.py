@@ -148,7 +148,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
     """Find out what would be done; Ctrl-C or SIGTERM ends it, and the target."""
-    return await until_interrupted(partial(until_stopped, work=preview), ProgressBar(sys.stderr))
+    return await until_interrupted(lambda stop: until_stopped(stop.wait, preview), ProgressBar(sys.stderr))
 
 
 async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[str, Any]) -> tuple[CheckReport, int]:

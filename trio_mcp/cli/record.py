@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -15,9 +14,9 @@ from typing import Any, BinaryIO
 
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.check import shown_name
 from trio_mcp.cli.exits import OK, Exit
+from trio_mcp.cli.reporting import until_signalled
 from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
@@ -42,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(target, FailoverParameters):
         raise Exit("a recording needs one way to the server, not several", hint=False)
     with _opened(options.file) as file:
-        place = options.port, options.path
-        count = trio.run(_record, target, shown_name(options) or target_name(target), file, *place)
+        name = shown_name(options) or target_name(target)
+        count = trio.run(_record, target, name, file, options.port, options.path)
     print(f"trio-mcp record: {count} events in {clean(options.file)}", file=sys.stderr)
     return OK
 
@@ -60,15 +59,7 @@ async def _record(target: Any, name: str, file: BinaryIO, port: int | None, path
     tape = FileTape(TranscriptWriter(file, target=name))
     # SIGTERM ends it, too: over stdio, a client that starts the recorder in place of the server sends that
     # (`basic/lifecycle`, Shutdown), and the number of events is still printed.
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
-
-        async def listen() -> None:
-            await anext(signals)
-            scope.cancel("told to end")
-
-        async with background_nursery() as nursery:
-            nursery.start_soon(listen)
-            await _between(target, tape, port, path)
+    await until_signalled(partial(_between, target, tape, port, path))
     return tape.count
 
 

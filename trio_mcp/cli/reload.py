@@ -7,7 +7,6 @@ Over stdio the client keeps its connection: this process holds it, and passes me
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -33,7 +32,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.server import stdio_server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
-__all__ = ["Relay", "reload_process", "reload_stdio", "source_files", "until_signalled"]
+__all__ = ["Relay", "reload_process", "reload_stdio", "source_files"]
 
 INTERVAL = 0.5
 """Seconds between two checks of the files. Polling needs no support of the platform, and works on network drives."""
@@ -80,23 +79,6 @@ async def _changed(folder: Path, before: dict[str, int]) -> str:
 
 def _say(text: str) -> None:
     print(f"trio-mcp run: {text}", file=sys.stderr, flush=True)
-
-
-async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: object) -> int:
-    """Serve until ``serve`` returns, or until SIGINT or SIGTERM; return the signal, or 0 without one."""
-    received = 0
-    # By default SIGTERM would end this process at once, and the server's process would outlive it.
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-
-        async def run() -> None:
-            await serve(*arguments)
-            nursery.cancel_scope.cancel("the client has left")  # ends the wait for a signal
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
-            received = await anext(signals)
-            nursery.cancel_scope.cancel("told to end")
-    return received
 
 
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Helpers of commands that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
+"""Helpers of commands that run for a while: how Ctrl-C and SIGTERM end them, and the files that they write."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import INTERRUPTED, OK, TERMINATED, Exit
-from trio_mcp.cli.terminal import ProgressBar
 
-__all__ = ["check_writable", "until_interrupted", "until_stopped", "write_text"]
+if TYPE_CHECKING:
+    from trio_mcp.cli.terminal import ProgressBar
+
+__all__ = ["check_writable", "until_interrupted", "until_signalled", "until_stopped", "write_text"]
 
 T = TypeVar("T")
 
@@ -62,18 +64,37 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
     raise Exit("", status)
 
 
-async def until_stopped(stop: trio.Event, work: Callable[[], Awaitable[T]]) -> T | None:
-    """Return what a function returns, or None if an event cancels it first: what it has until then is of no use."""
+async def until_stopped(wait: Callable[[], Awaitable[object]], work: Callable[[], Awaitable[T]]) -> T | None:
+    """Return what a function returns, or None if it is cancelled first: what it has until then is of no use.
+
+    Args:
+        wait: Waits for what is to cancel the function, such as `trio.Event.wait`.
+        work: The function.
+    """
     with trio.CancelScope() as scope:
 
         async def listen() -> None:
-            await stop.wait()
-            scope.cancel("interrupted")
+            await wait()
+            scope.cancel("told to end")
 
         async with background_nursery() as nursery:
             nursery.start_soon(listen)
             return await work()
     return None
+
+
+async def until_signalled(work: Callable[[], Awaitable[object]]) -> int:
+    """Run a function until it returns, or until SIGINT or SIGTERM cancels it; return the signal, or 0 without one."""
+    received = 0
+    # By default SIGTERM would end this process at once: a child process would outlive it, and no report be given.
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+
+        async def signalled() -> None:
+            nonlocal received
+            received = await anext(signals)
+
+        await until_stopped(signalled, work)
+    return received
 
 
 def _status(number: int) -> int:

@@ -9,6 +9,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,8 @@ def bridge(options: argparse.Namespace) -> int:
 
 
 def _reload(options: argparse.Namespace) -> int:
-    from trio_mcp.cli.reload import reload_process, reload_stdio, until_signalled
+    from trio_mcp.cli.reload import reload_process, reload_stdio
+    from trio_mcp.cli.reporting import until_signalled
 
     source = Path(options.server.partition(":")[0])
     # Checked here: the child process would only report it, and this one would wait for the file.
@@ -94,7 +96,7 @@ def _reload(options: argparse.Namespace) -> int:
     # A module is imported from the current directory, as `python -m` does.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
-    received = trio.run(until_signalled, serve_again, command, folder)
+    received = trio.run(until_signalled, partial(serve_again, command, folder))
     return INTERRUPTED if received == signal.SIGINT else OK
 
 
