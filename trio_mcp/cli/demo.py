@@ -36,14 +36,16 @@ STREAM_CLOSED = "the client closed the response stream"  # the reason that a ser
 
 
 class _Report:
-    """The table of what happened."""
+    """The table of what happened, and the list of what came out wrong."""
 
     def __init__(self) -> None:
         self.rows = [HEADINGS]
+        # Collected, not raised: the table should show what works over the other transports.
+        self.problems: list[str] = []
 
     @contextlib.contextmanager
     def step(self, transport: str, name: str) -> Iterator[list[str]]:
-        """Time one step; the block appends what happened to the list it gets."""
+        """Time one step; the block appends what happened to the list that it gets."""
         print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
         happened: list[str] = []
         started = trio.current_time()
@@ -72,7 +74,6 @@ async def demo() -> int:
     """
     print(f"trio_mcp {__version__}: one server, over each transport", file=sys.stderr)
     report = _Report()
-    problems: list[str] = []
     async with background_nursery() as nursery:
         # Each transport gets a server, which counts the cancelled calls of its client and of no other.
         targets: dict[str, Target] = {
@@ -85,22 +86,21 @@ async def demo() -> int:
             "tcp": await start(nursery, partial(make_server().serve_tcp, port=0)),
         }
         for name, target in targets.items():
-            problems += await _try(report, name, target)
-        problems += await _fail_over(report, nursery)
-        problems += await _sign_in(report)
+            await _try(report, name, target)
+        await _fail_over(report, nursery)
+        await _sign_in(report)
     print(report)
-    for problem in problems:
+    for problem in report.problems:
         print(f"trio-mcp demo: {problem}", file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if report.problems else 0
 
 
-async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
-    """End the better one of two ways to a server; return what came out wrong."""
+async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
+    """End the better one of two ways to a server."""
     end = trio.Event()
     better = await start(nursery, partial(make_server().serve_tcp, port=0, shutdown=end))
     other = await start(nursery, partial(make_server().serve_websocket, port=0))
     switched = trio.Event()
-    problems: list[str] = []
     ways = FailoverParameters([better, other], on_switch=lambda _: switched.set())
     async with Client(ways) as client:
         for step_name, reached in (("call over tcp", "tcp"), ("tcp ends, call again", "ws")):
@@ -108,15 +108,14 @@ async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
                 total = (await client.call_tool("add", {"a": 2, "b": 3})).data
                 carrier = str(client.transport.carrier).partition(":")[0]
                 if (total, carrier) != (5, reached):
-                    problems.append(f"failover: add gave {total!r} over {carrier} instead of 5 over {reached}")
+                    report.problems.append(f"failover: add gave {total!r} over {carrier} instead of 5 over {reached}")
                 step.append(f"add(2, 3) = {total}, over {carrier}")
             end.set()
             await switched.wait()
-    return problems
 
 
-async def _sign_in(report: _Report) -> list[str]:
-    """Sign in to a server, and let the token expire; return what came out wrong."""
+async def _sign_in(report: _Report) -> None:
+    """Sign in to a server, and let the token expire."""
     # The tokens are opaque: JWTs would need the extra "auth".
     authority = AuthorizationServer(tokens="opaque")
 
@@ -126,7 +125,6 @@ async def _sign_in(report: _Report) -> list[str]:
             raise InvalidToken("it has expired")
         return Claims(known["iss"], known["sub"], known["aud"], known["exp"], client_id=known["client_id"])
 
-    problems: list[str] = []
     async with protected(make_server(), authority, verifier=verify, dpop="off", remember=0) as url:
         with report.step("login", "connect") as step:
             # The person is simulated: no browser is opened.
@@ -141,18 +139,15 @@ async def _sign_in(report: _Report) -> list[str]:
                     step.append(f"add(2, 3) = {total}, tokens renewed: {renewals}")
                 authority.issued.expire()
             if (total, logins, renewals) != (5, 1, 1):
-                problems.append(f"login: add gave {total!r} after {logins} logins and {renewals} renewals")
-    return problems
+                report.problems.append(f"login: add gave {total!r} after {logins} logins and {renewals} renewals")
 
 
-async def _try(report: _Report, transport: str, target: Target) -> list[str]:
-    """Run the demo's steps with one server; return what came out wrong."""
-    problems: list[str] = []
+async def _try(report: _Report, transport: str, target: Target) -> None:
+    """Run the demo's steps with one server."""
 
     def expect(what: str, got: object, wanted: object) -> None:
         if got != wanted:
-            # Collected, not raised: the table should show what works over the other transports.
-            problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
+            report.problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
 
     async with contextlib.AsyncExitStack() as stack:
         with report.step(transport, "connect") as step:
@@ -188,4 +183,3 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             # nothing.
             await client.aclose()
             step.append("nothing left running")
-    return problems
