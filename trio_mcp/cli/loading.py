@@ -42,7 +42,7 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
         Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
-    # This is never undone: its tools may read it, too, and not only its import.
+    # This is never undone: the server's tools may read it, too, and not only the import of its file.
     sys.argv = [source, *arguments]
     # The factory runs in here, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
@@ -54,8 +54,8 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
 
 
 def _made(factory: Any, name: str) -> BaseServer:
-    if _is_foreign(factory):
-        raise _foreign(name.partition(":")[0], factory)
+    source = name.partition(":")[0]
+    _refuse_foreign(source, factory)
     if not callable(factory):
         raise Exit(f"{name} must be a Server or a function that makes one, but is of type {type(factory).__name__}")
     if not _without_arguments(factory):
@@ -66,8 +66,7 @@ def _made(factory: Any, name: str) -> BaseServer:
         raise _failed(f"{name}() failed", exc) from None
     if inspect.iscoroutine(made):
         made.close()  # otherwise Python would warn of a coroutine that was never awaited
-    if _is_foreign(made):
-        raise _foreign(name.partition(":")[0], made)
+    _refuse_foreign(source, made)
     if not isinstance(made, BaseServer):
         raise Exit(f"{name}() returned something of type {type(made).__name__}, not a Server")
     return made
@@ -134,9 +133,9 @@ def _attribute(module: ModuleType, source: str, attribute: str) -> Any:
 def _servers(module: ModuleType) -> dict[str, BaseServer]:
     """Return the servers of a module, each under the first of its names."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
-    seen: set[int] = set()
     # They are compared by identity: one server under two names is one server.
-    return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
+    first = {id(value): name for name, value in reversed(found.items())}
+    return {name: value for name, value in found.items() if first[id(value)] == name}
 
 
 def _only_server(module: ModuleType, source: str) -> Any:
@@ -146,8 +145,7 @@ def _only_server(module: ModuleType, source: str) -> Any:
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
     if not found:
-        if (foreign := next(filter(_is_foreign, vars(module).values()), None)) is not None:
-            raise _foreign(source, foreign)
+        _refuse_foreign(source, *vars(module).values())
         raise Exit(
             f"{source} has no Server at its top level; if a function makes it, write {source}:FUNCTION, or annotate "
             f"the function with `-> Server`"
@@ -157,24 +155,18 @@ def _only_server(module: ModuleType, source: str) -> Any:
     return next(iter(found.values()))
 
 
-def _is_foreign(value: object) -> bool:
-    # The name decides: neither library need be installed, and importing one takes a second.
-    return any(
-        kind.__module__.partition(".")[0] in FOREIGN and kind.__name__ in ("FastMCP", "MCPServer", "Server")
-        for kind in type(value).__mro__
-    )
-
-
-def _foreign(source: str, server: object) -> Exit:
-    library = next(
-        FOREIGN[top] for kind in type(server).__mro__ if (top := kind.__module__.partition(".")[0]) in FOREIGN
-    )
-    command = f"python {source}" if source.endswith(".py") else f"python -m {source}"
-    return Exit(
-        f"{source} has a server of {library}, which runs by itself: start it with `{command}`, and look at it with"
-        f" `trio-mcp inspect -- {command}`",
-        hint=False,
-    )
+def _refuse_foreign(source: str, *values: object) -> None:
+    """Raise `Exit` if a value is a server of another library."""
+    for kind in (kind for value in values for kind in type(value).__mro__):
+        # The names decide: neither library need be installed, and importing one takes a second.
+        library = FOREIGN.get(kind.__module__.partition(".")[0])
+        if library is not None and kind.__name__ in ("FastMCP", "MCPServer", "Server"):
+            command = f"python {source}" if source.endswith(".py") else f"python -m {source}"
+            raise Exit(
+                f"{source} has a server of {library}, which runs by itself: start it with `{command}`, and look at it"
+                f" with `trio-mcp inspect -- {command}`",
+                hint=False,
+            )
 
 
 def _says_it_makes_one(module: ModuleType, value: object) -> bool:
