@@ -351,7 +351,7 @@ def test_what_is_required_and_has_no_default_is_missing() -> None:
 def test_an_answer_that_no_form_asked_for_is_reported(tmp_path: Path) -> None:
     done = scripted(tmp_path, "call", "asking.py", "order", *NEEDED, "--answer", "color=red")
     assert done.returncode == 0
-    assert done.stderr.endswith("trio-mcp call: --answer color: no form had such a field\n")
+    assert done.stderr.endswith("trio-mcp call: --answer color: no form had this field\n")
 
 
 @pytest.mark.parametrize(

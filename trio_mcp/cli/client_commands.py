@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             except McpError as exc:
                 raise _with_remedy(exc) from None
         for name in options.given.unused:
-            text = f"--answer {name}: no form had such a field"
+            text = f"--answer {name}: no form had this field"
             print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
         return status
 
@@ -137,16 +137,18 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
     return found
 
 
-async def _meant(client: Client, kind: str, name: str) -> str:
-    """Return the end of a message about an unknown name or URI: a similar one that the server lists, if any."""
+async def _with_similar(exc: McpError, client: Client, kind: str, name: str) -> McpError | Exit:
+    """Return an error about a name or URI, with a similar one that the server lists, if there is one."""
+    if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return exc
     try:
         items = (await _offered(client, (kind,)))[kind]
     except TrioMcpError:
-        return ""  # the server's error about the name matters more than this one
+        return Exit(str(exc), FAILED)  # the server's error about the name matters more than this one
     names = [item.uri if isinstance(item, Resource) else item.name for item in items]
-    if name in names or (kind == "resources" and await _has_template(client, name)):
-        return ""  # the server knows it, so it was not misspelt
-    return did_you_mean(name, names)
+    # If the server knows the name, it was not misspelt.
+    is_known = name in names or (kind == "resources" and await _has_template(client, name))
+    return Exit(f"{exc}{'' if is_known else did_you_mean(name, names)}", FAILED)
 
 
 async def _has_template(client: Client, uri: str) -> bool:
@@ -221,11 +223,11 @@ def _parameters(schema: Mapping[str, Any]) -> str:
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
-    shown = []
-    for name, field in properties.items():
-        kind = _type(field, schema)
-        shown.append(f"{clean_line(name)}{'' if name in needed else '?'}{f': {kind}' if kind else ''}")
-    return ", ".join(shown)
+    kinds = {name: _type(field, schema) for name, field in properties.items()}
+    return ", ".join(
+        f"{clean_line(name)}{'' if name in needed else '?'}{f': {kind}' if kind else ''}"
+        for name, kind in kinds.items()
+    )
 
 
 def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
@@ -337,9 +339,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     try:
         result = await client.read_resource(options.uri)
     except McpError as exc:
-        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
-            raise
-        raise Exit(f"{exc}{await _meant(client, 'resources', options.uri)}", FAILED) from None
+        raise await _with_similar(exc, client, "resources", options.uri) from None
     if options.json:
         print(dumps(result.to_wire()))
         return
@@ -382,9 +382,7 @@ async def _prompt(client: Client, options: argparse.Namespace) -> None:
     try:
         filled = await client.get_prompt(options.prompt, dict(options.arguments))
     except McpError as exc:
-        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
-            raise
-        raise Exit(f"{exc}{await _meant(client, 'prompts', options.prompt)}", FAILED) from None
+        raise await _with_similar(exc, client, "prompts", options.prompt) from None
     if options.json:
         print(dumps(filled.to_wire()))
         return
