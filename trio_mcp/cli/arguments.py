@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -17,7 +18,7 @@ __all__ = ["accepted", "as_json_object", "as_whole", "check_form", "followed", "
 MAX_PARTS = 200
 """The limit of subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
 
-# The shortest name, so that the first `=` ends it and the value may contain others.
+# The name is as short as possible, so that the first `=` ends it and the value may contain others.
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses more than 4300 digits
 NO_VALUE = object()  # None would be the value null
@@ -120,7 +121,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         Exit: If it can't be read as any type that the schema allows.
     """
     types, items, choices = accepted(field, root)
-    # Listed values first, so that "1" becomes the number or the string, whichever the schema lists.
+    # Listed values are tried first, so that "1" becomes the number or the string, whichever the schema lists.
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
@@ -147,11 +148,8 @@ def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[A
     items: Any = True
     choices: list[Any] = []
     waiting = [field]
-    # The search is breadth-first and bounded: references may be circular.
-    for _ in range(MAX_PARTS):
-        if not waiting:
-            break
-        part = waiting.pop(0)
+    # The list grows while it is read: breadth first, and bounded, as references may be circular.
+    for part in itertools.islice(waiting, MAX_PARTS):
         if not isinstance(part, dict):
             continue
         if isinstance(reference := part.get("$ref"), str):
