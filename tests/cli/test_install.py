@@ -128,7 +128,7 @@ def test_the_page_has_the_files_of_each_host() -> None:
     rows = [line for line in (ROOT / "docs/how-to/hosts.md").read_text().splitlines() if line.startswith("| `")]
     for name, host in HOSTS.items():
         files, keys = (row for row in rows if row.startswith(f"| `{name}` |"))
-        for path in (host.user["linux"], host.user.get("darwin", ""), host.project):
+        for path in (host.user["other"], host.user.get("darwin", ""), host.project):
             shown = path.replace("~/.config", "CONFIG")
             # The name of the file is there once, and then an ellipsis.
             assert (shown.rpartition("/")[0] if shown.startswith("CONFIG") else shown) in files
