@@ -6,6 +6,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import attrs
@@ -126,16 +127,9 @@ def _duration(text: str) -> float:
     return _above_zero(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _above_zero(text)
 
 
-def _from_one(text: str) -> int:
+def _from_one(text: str, most: float = math.inf) -> int:
     value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-def _port(text: str) -> int:
-    value = _from_one(text)
-    if value > 65535:
+    if not 1 <= value <= most:
         raise ValueError(text)
     return value
 
@@ -146,7 +140,7 @@ NUMBER = _typed("a number above 0", _above_zero)
 TIME = _typed("a time, such as 90s or 5m", _duration)
 WHOLE = _typed("a whole number", int)
 FROM_ONE = _typed("a whole number from 1", _from_one)
-PORT = _typed("a port from 1 to 65535", _port)
+PORT = _typed("a port from 1 to 65535", partial(_from_one, most=65535))
 
 
 def _ladder(text: str) -> tuple[int, ...]:
@@ -608,8 +602,8 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         # A shortened option would mean something else, or nothing, once another option begins with the same letters.
         allow_abbrev=False,
     )
-    # The file of `record` and `replay` comes before the TARGET.
     ahead = [each for each in command.arguments if each.name == "file"]
+    # The file of `record` and `replay` comes before the TARGET.
     for each in ahead:
         parser.add_argument(each.name, **each.settings)
     if command.has_target:
