@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from trio_mcp.cli.arguments import as_whole, from_words
@@ -49,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
     lines = [options]
     if options.compare is not None:
         # The options of the connection apply to both.
-        other = {"target": options.compare, "process": None, "file_arguments": []}
-        lines.append(argparse.Namespace(**{**vars(options), **other}))
+        other = vars(options) | {"target": options.compare, "process": None, "file_arguments": []}
+        lines.append(argparse.Namespace(**other))
     targets = [target_of(line) for line in lines]
 
     bar = ProgressBar(sys.stderr)
@@ -67,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
+@attrs.define(eq=False)
 class _Measuring:
     """A benchmark from the connection to the report.
 
@@ -77,19 +79,12 @@ class _Measuring:
         bar: The bar that shows the progress.
     """
 
-    def __init__(
-        self,
-        lines: Sequence[argparse.Namespace],
-        targets: Sequence[Configured],
-        words: Sequence[tuple[str, dict[str, Any] | None, list[str]]],
-        bar: ProgressBar,
-    ) -> None:
-        self._lines = lines
-        self._targets = targets
-        self._words = words
-        self._bar = bar
-        self._bench: Bench | None = None
-        self._servers: list[Measured] = []
+    _lines: Sequence[argparse.Namespace]
+    _targets: Sequence[Configured]
+    _words: Sequence[tuple[str, dict[str, Any] | None, list[str]]]
+    _bar: ProgressBar
+    _bench: Bench | None = attrs.field(default=None, init=False)
+    _servers: list[Measured] = attrs.field(factory=list, init=False)
 
     async def until(self, stop: trio.Event) -> None:
         """Connect and measure, until everything is measured or an event stops it."""

@@ -147,7 +147,7 @@ def _described(target: object) -> str:
 
 @attrs.frozen
 class _Traced:
-    """Connects to a target over any transport, and traces its link."""
+    """A connector for any target, which traces its link."""
 
     name: str  # `target_name` reads it
     connect: LinkFactory
@@ -163,7 +163,7 @@ class _Traced:
 
 @attrs.frozen
 class _TracedHttp(HttpConnector):
-    """Connects to a server that has a URL, and traces the heads of HTTP as well."""
+    """A connector for a server that has a URL, which traces the heads of HTTP as well."""
 
     trace: Trace
 
@@ -228,12 +228,12 @@ def _traced(link: Link, trace: Trace) -> Link:
     return Link(_Read(link.read, trace), _Write(link.write, trace))
 
 
+@attrs.frozen(eq=False)
 class _Read(trio.abc.ReceiveChannel[SessionMessage]):
     """The reading end of a link, which writes to the trace what arrives."""
 
-    def __init__(self, channel: trio.abc.ReceiveChannel[SessionMessage], trace: Trace) -> None:
-        self._channel = channel
-        self._trace = trace
+    _channel: trio.abc.ReceiveChannel[SessionMessage]
+    _trace: Trace
 
     async def receive(self) -> SessionMessage:
         item = await self._channel.receive()
@@ -244,12 +244,12 @@ class _Read(trio.abc.ReceiveChannel[SessionMessage]):
         await self._channel.aclose()
 
 
+@attrs.frozen(eq=False)
 class _Write(trio.abc.SendChannel[SessionMessage]):
     """The writing end of a link, which writes to the trace what is sent."""
 
-    def __init__(self, channel: trio.abc.SendChannel[SessionMessage], trace: Trace) -> None:
-        self._channel = channel
-        self._trace = trace
+    _channel: trio.abc.SendChannel[SessionMessage]
+    _trace: Trace
 
     async def send(self, value: SessionMessage) -> None:
         # Written first, as over HTTP the heads of its exchange are written while it is sent.
