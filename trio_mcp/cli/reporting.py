@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.cli.exits import INTERRUPTED, OK, TERMINATED, Exit
+from trio_mcp.cli.exits import INTERRUPTED, OK, Exit
 
 if TYPE_CHECKING:
     from trio_mcp.cli.terminal import ProgressBar
@@ -45,13 +45,13 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
 
         async def listen() -> None:
             nonlocal status
-            status = _status(await anext(signals))
+            status = 128 + await anext(signals)  # as shells report it: see `exits`
             stop.set()
             # Otherwise the message would follow the bar on the same line.
             bar.clear()
             if status == INTERRUPTED:
                 print("Stopping. Press Ctrl-C again to stop at once.", file=sys.stderr)
-            status = _status(await anext(signals))
+            status = 128 + await anext(signals)
             scope.cancel("interrupted twice")
 
         try:
@@ -95,10 +95,6 @@ async def until_signalled(work: Callable[[], Awaitable[object]]) -> int:
 
         await until_stopped(signalled, work)
     return received
-
-
-def _status(number: int) -> int:
-    return INTERRUPTED if number == signal.SIGINT else TERMINATED
 
 
 def check_writable(path: str) -> None:
