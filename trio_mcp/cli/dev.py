@@ -70,12 +70,9 @@ def _entry(options: argparse.Namespace, target: Configured) -> dict[str, Any]:
         kind = "sse" if target.kind == "sse" else "streamable-http"
         return entry | {"type": kind, "url": str(target.url), "headers": dict(target.headers)}
     # The Inspector has no other transport, but a bridge has them all.
-    words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode]
-    given = {
-        "header": [": ".join(pair) for pair in options.header],
-        "variable": ["=".join(p) for p in options.variable],
-    }
-    words += [f"--{name}={each}" for name, values in given.items() for each in values]
+    headers = [f"--header={': '.join(pair)}" for pair in options.header]
+    variables = [f"--variable={'='.join(pair)}" for pair in options.variable]
+    words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode, *headers, *variables]
     return entry | {"type": "stdio", "command": sys.executable, "args": words, "env": {}}
 
 
@@ -100,7 +97,7 @@ async def _inspect(command: list[str], environment: dict[str, str]) -> int:
 
         async def pass_on() -> None:
             async for number in signals:
-                # The person who sends a second signal doesn't want to wait.
+                # A second signal means that the user doesn't want to wait.
                 _signal(process.pid, signal.SIGKILL if received else number)
                 received.append(number)
                 patience.deadline = trio.current_time() + GRACE

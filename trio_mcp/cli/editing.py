@@ -52,7 +52,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
         return text
     if is_there and not force:
         raise Taken
-    unit = _unit(plain, places)
+    unit = _unit(plain)
     if is_there:
         start, end = places.spans[table, name]
         edited = text[:start] + _dumped(text, entry, _indentation(plain, start), unit) + text[end:]
@@ -110,11 +110,14 @@ def _newline(text: str) -> str:
 
 def _indentation(plain: str, at: int) -> str:
     """Return the white space at the beginning of the line of an offset."""
-    line = plain[plain.rfind("\n", 0, at) + 1 : at + 1].removeprefix("\ufeff")
+    return _indent_of(plain[plain.rfind("\n", 0, at) + 1 : at + 1].removeprefix("\ufeff"))
+
+
+def _indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(plain: str, places: Places) -> str:
+def _unit(plain: str) -> str:
     """Return the white space by which a file indents."""
     found = re.match(r"\ufeff?\s*\{[ \t]*\r?\n([ \t]+)", plain)
     return found[1] if found else "  "
@@ -153,7 +156,7 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
         raise NotEditable(f"its {table!r} is not laid out in lines of its own")
     if empty[2]:
         lines[head] = empty[1] + newline
-    # The lines of the table, up to the next one that is not indented.
+    # The table ends before the next line that is not indented.
     end = next((at for at in range(head + 1, len(lines)) if re.match(r"[^\s#]", lines[at])), len(lines))
     inner = [at for at in range(head + 1, end) if re.match(r"[ \t]*[^\s#]", lines[at])]
     indentation = _indent_of(lines[inner[0]]) if inner else "  "
@@ -173,10 +176,6 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     if not force:
         raise Taken
     return "".join([*lines[:there], new, *lines[last + 1 :]])
-
-
-def _indent_of(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _yaml_lines(name: str, entry: Mapping[str, Any], indentation: str, newline: str) -> str:

@@ -194,9 +194,15 @@ def run(options: argparse.Namespace) -> int:
         raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
     except OSError as exc:
         raise Exit(f"can't make {name}: {exc.strerror or exc}", FAILED) from None
-    steps = [f"cd {name}", "python3 -m venv .venv", _install(quoted), ".venv/bin/pytest"]
-    steps.append(f".venv/bin/trio-mcp inspect src/{module}/server.py")
-    print("\n  ".join([f"{name}/ has a server, its tests, and a README. What to do next:", *steps]))
+    lines = [
+        f"{name}/ has a server, its tests, and a README. What to do next:",
+        f"cd {name}",
+        "python3 -m venv .venv",
+        _install(quoted),
+        ".venv/bin/pytest",
+        f".venv/bin/trio-mcp inspect src/{module}/server.py",
+    ]
+    print("\n  ".join(lines))
     return OK
 
 

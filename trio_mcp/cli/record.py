@@ -82,8 +82,11 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
             serve = partial(trio.serve_listeners, recorder.serve, listeners)
         # Flushed: the port may be one that the system has chosen, so the program that starts the client reads it from
         # here.
-        text = f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done"
-        print(text, file=sys.stderr, flush=True)
+        print(
+            f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done",
+            file=sys.stderr,
+            flush=True,
+        )
         await serve()
 
 

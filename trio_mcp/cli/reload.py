@@ -1,4 +1,4 @@
-"""``trio-mcp run --reload``: runs the server in a child process, and restarts it when a source file changes.
+"""``trio-mcp run --reload``: run the server in a child process, and restart it when a source file changes.
 
 Over stdio the client keeps its connection: this process holds it, and passes messages on. A new server process gets the
 ``initialize`` that the client sent to the first one.
@@ -130,7 +130,7 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
 
 
 class Relay:
-    """Passes messages between one client and a succession of server processes."""
+    """A relay of messages between one client and a succession of server processes."""
 
     def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import trio
@@ -47,12 +47,11 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
         return {"redirect": None, "show_code": shown_code}
     if how == "stored":
         return {"show": None}
-    show = auth.paste_redirect if how == "paste" else auth.open_browser
+    show: Callable[[str], Awaitable[str | None]] = auth.paste_redirect if how == "paste" else auth.open_browser
 
     async def shown(url: str) -> str | None:
         before()
-        pasted: str | None = await show(url)
-        return pasted
+        return await show(url)
 
     return {"show": shown}
 
@@ -68,8 +67,8 @@ def signed(target: Configured, how: str | None, before: Callable[[], object]) ->
         return target
     from trio_mcp import auth
 
-    made: Any = authorized(target, auth.OAuth(store=auth.FileTokens(), **asking(how, before)), optional=True)
-    return made  # type: ignore[no-any-return]
+    oauth = auth.OAuth(store=auth.FileTokens(), **asking(how, before))
+    return cast(Configured, authorized(target, oauth, optional=True))
 
 
 def with_stored_token(target: Configured) -> Configured:

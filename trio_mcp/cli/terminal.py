@@ -36,7 +36,7 @@ def has_terminal() -> bool:
 
 
 class Dialogue:
-    """The callback ``elicitation=`` of `Answers`: asks on standard error, reads standard input.
+    """The callback ``elicitation=`` of `Answers`: it asks on standard error, and reads standard input.
 
     Questions that come at the same time are asked one after the other.
 
@@ -152,7 +152,7 @@ class Dialogue:
 
 
 class FormScript:
-    """The callback ``elicitation=`` of `Answers` where there is no terminal: fills in forms from the command line.
+    """The callback ``elicitation=`` of `Answers` where there is no terminal: the command line fills in forms.
 
     A form with a missing or invalid field is declined.
 
