@@ -17,10 +17,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
-from trio_mcp.cli.signing_in import with_stored_token
-from trio_mcp.cli.targets import target_of
-from trio_mcp.client.config.reading import Configured
-from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.cli.targets import single_target
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.versions import LEGACY_REVISIONS
@@ -38,7 +35,7 @@ POLL = 0.05
 
 def run(options: argparse.Namespace) -> int:
     """Start the Inspector, and wait until it ends, or is ended by Ctrl-C."""
-    entry = _entry(options, with_stored_token(target_of(options)))
+    entry = _entry(options, single_target(options, "the Inspector"))
     npx = shutil.which("npx")
     if npx is None:
         raise Exit(
@@ -56,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
         return trio.run(_inspect, [npx, PACKAGE, "--config", str(file)], environment)
 
 
-def _entry(options: argparse.Namespace, target: Configured) -> dict[str, Any]:
+def _entry(options: argparse.Namespace, target: StdioServerParameters | HttpServerParameters | str) -> dict[str, Any]:
     """Return the target as an entry of ``mcpServers``."""
-    if isinstance(target, FailoverParameters):
-        raise Exit("the Inspector takes one way to a server, not several")
     mode = options.mode
     era = mode if mode in ("auto", "legacy") else "legacy" if mode in LEGACY_REVISIONS else "modern"
     entry: dict[str, Any] = {"protocolEra": era}

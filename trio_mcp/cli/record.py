@@ -17,10 +17,8 @@ import trio
 from trio_mcp.cli.check import shown_name
 from trio_mcp.cli.exits import OK, Exit
 from trio_mcp.cli.reporting import until_signalled
-from trio_mcp.cli.signing_in import with_stored_token
-from trio_mcp.cli.targets import target_of
+from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean
-from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import target_name
 from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.recording.http import HttpRecorder
@@ -37,9 +35,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Record until the server ends, or until Ctrl-C."""
-    target = with_stored_token(target_of(options))
-    if isinstance(target, FailoverParameters):
-        raise Exit("a recording needs one way to the server, not several", hint=False)
+    target = single_target(options, "a recording")
     with _opened(options.file) as file:
         name = shown_name(options) or target_name(target)
         count = trio.run(_record, target, name, file, options.port, options.path)

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_mcp.cli.check import needs_kit, runnable
-from trio_mcp.cli.exits import Exit
-from trio_mcp.cli.signing_in import with_stored_token
-from trio_mcp.cli.targets import target_of
+from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean_line, dumps
-from trio_mcp.client.failover.parameters import FailoverParameters
 
 if TYPE_CHECKING:
     # Imported late: it needs an extra.
@@ -33,9 +30,7 @@ def run(options: argparse.Namespace) -> int:
     from trio_mcp.conformance.transcript.files import kind_of_file, read_transcript
     from trio_mcp.conformance.wires.targets import open_wire_for
 
-    target = with_stored_token(target_of(options))
-    if isinstance(target, FailoverParameters):
-        raise Exit("a replay needs one way to the server, not several", hint=False)
+    target = single_target(options, "a replay")
     deadline = 10.0 if options.timeout is None else options.timeout
 
     async def replay() -> Replayed:

@@ -23,12 +23,13 @@ from trio_mcp.cli.answers import Given
 from trio_mcp.cli.config import MODULE
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.messages import near_file
-from trio_mcp.cli.signing_in import asking, signed
+from trio_mcp.cli.signing_in import asking, signed, with_stored_token
 from trio_mcp.cli.terminal import Dialogue, FormScript, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
 from trio_mcp.client.config.reading import Configured, MakeAuth, read_config
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import SCHEMES, Target
 from trio_mcp.errors import HttpError, ProcessExited
 from trio_mcp.http.client.auth import Auth
@@ -38,7 +39,7 @@ from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
-__all__ = ["connected", "reached", "target_of", "traced"]
+__all__ = ["connected", "reached", "single_target", "target_of", "traced"]
 
 # YAML is not read, but the error says so.
 CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
@@ -74,6 +75,23 @@ def target_of(options: argparse.Namespace, before: Callable[[], object] = lambda
         return signed(found, options.auth, before)
     except (TypeError, ValueError) as exc:
         raise Exit(str(exc)) from None
+
+
+def single_target(options: argparse.Namespace, what: str) -> StdioServerParameters | HttpServerParameters | str:
+    """Return the target for a command without a `Client`, with the token of a stored login.
+
+    Args:
+        options: The command line.
+        what: The subject of the error about several ways to the server.
+
+    Raises:
+        Exit: If the command line names no target, an invalid one, or several ways to the server.
+        ConfigError: If the configuration is invalid.
+    """
+    target = with_stored_token(target_of(options))
+    if isinstance(target, FailoverParameters):
+        raise Exit(f"{what} needs one way to the server, not several", hint=False)
+    return target
 
 
 def _configured_auth(how: str | None, before: Callable[[], object], settings: object) -> Auth:
