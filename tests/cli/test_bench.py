@@ -156,7 +156,7 @@ def test_a_tool_that_writes_is_called_if_it_is_named_as_the_announcement_says(ma
     assert ended.returncode == 0, ended.stderr
     said = " ".join(ended.stderr.split())
     assert said.startswith("Calls write with one set of arguments at ")
-    assert "Not annotated as read-only: write; what they change, they change up to 200 times." in said
+    assert "Not annotated as read-only: write; any change that a call makes may be made up to 200 times." in said
 
 
 def test_two_servers_are_compared(many: Path) -> None:
@@ -197,7 +197,7 @@ def test_ctrl_c_ends_it_with_what_was_measured(many: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=60)
     assert process.returncode == 130, out + said
-    assert said.endswith("Stopping. Once more Ctrl-C stops at once.\n")
+    assert said.endswith("Stopping. Press Ctrl-C again to stop at once.\n")
     assert out.splitlines()[2].split()[0] == "1"
     assert out.endswith("\nIt was interrupted; this is what was measured until then.\n")
 

@@ -128,7 +128,7 @@ def test_the_page_has_the_files_of_each_host() -> None:
     rows = [line for line in (ROOT / "docs/how-to/hosts.md").read_text().splitlines() if line.startswith("| `")]
     for name, host in HOSTS.items():
         files, keys = (row for row in rows if row.startswith(f"| `{name}` |"))
-        for path in (host.user["linux"], host.user.get("darwin", ""), host.project):
+        for path in (host.user["other"], host.user.get("darwin", ""), host.project):
             shown = path.replace("~/.config", "CONFIG")
             # The name of the file is there once, and then an ellipsis.
             assert (shown.rpartition("/")[0] if shown.startswith("CONFIG") else shown) in files
@@ -190,7 +190,7 @@ def test_the_file_as_it_was_is_kept_and_another_server_is_not_replaced(
     (home / ".cursor/mcp.json").symlink_to(file)
     line = ["install", "cursor", "shop.py", "--write"]
     assert main(line) == 1
-    assert "has another server 'shop'; add --force to replace it, or --name" in capsys.readouterr().err
+    assert "has another server 'shop'; add --force to replace it, or give a --name" in capsys.readouterr().err
     assert (file.read_text(), os.listdir(folder)) == (before, ["cursor.json"])
     assert main([*line, "--force"]) == 0
     assert f"the file as it was is {file}.bak" in capsys.readouterr().out
@@ -239,16 +239,16 @@ def test_what_a_host_writes_meanwhile_is_not_lost(
     # Called just before the file is replaced.
     monkeypatch.setattr(os, "fsync", lambda descriptor: file.write_text('{"a": 1}'))
     assert main(["install", "claude-code", "shop.py", "--write"]) == 1
-    assert f"{file} has just been changed, perhaps by its host, and is left so" in capsys.readouterr().err
+    assert f"{file} has just been changed, perhaps by its host, and was not touched" in capsys.readouterr().err
     assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file])
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["\udcff.py"], "a word of the command line is not valid UTF-8, and so can't stand in a host's file"),
+        (["\udcff.py"], "a word of the command line is not valid UTF-8, and so can't be put into a host's file"),
         (["shop.py", "--env", "A=\udcff"], "a word of the command line is not valid UTF-8, and so can't"),
-        (["shop.py"], "this user has no home; set HOME to the folder with the host's files"),
+        (["shop.py"], "this user has no home directory; set HOME to the one with the host's files"),
     ],
 )
 def test_what_can_not_be_told_a_host(

@@ -94,7 +94,7 @@ SINGLE = {
     "an empty command": ([""], "a command must come first"),
     "a misspelt command": (["lits"], "trio-mcp: 'lits' is not a command; did you mean 'list'? See `trio-mcp --help`."),
     "a command in capitals": (["LIST"], "'LIST' is not a command; the commands are run, bridge, list"),
-    "an option in front": (["--json", "list", "shop.py"], "the options of a command stand after it"),
+    "an option in front": (["--json", "list", "shop.py"], "the options of a command come after it"),
     "a misspelt --version": (["--verison"], "did you mean '--version'?"),
     "a file in place of a command": (["shop.py"], "did you mean `trio-mcp inspect 'shop.py'`?"),
     "a URL in place of a command": (
@@ -198,7 +198,7 @@ SINGLE = {
     "a port out of range": (["record", "new.jsonl", "http://host.example/mcp", "--port", "99999"], "from 0 to 65535"),
     "a project that is there": (["new", "taken"], "there is already a file or folder taken"),
     "a project without a name": (["new", ".."], "can't be called '..'"),
-    "a project called as a module": (["new", "json"], "another use for the word json"),
+    "a project called as a module": (["new", "json"], "the name json has another use"),
     "a misspelt host": (["install", "cursr", "shop.py"], "must be one of claude-desktop, "),
     "a misspelt file for a host": (
         ["install", "cursor", "shp.py", "--write"],
@@ -246,7 +246,7 @@ SINGLE = {
     "tokens on TCP": ([*TCP, "--auth-scope", "x"], "--auth-scope is not for --transport tcp"),
     "scopes without tokens": (
         ["run", "scoped.py", *HTTP[2:]],
-        "tool 'w' needs scopes, which only hold with --auth",
+        "tool 'w' needs scopes, which are only enforced with --auth",
     ),
     "a reload of nothing": (["run", "shp.py", "--reload"], "there is no file 'shp.py'; did you mean 'shop.py'?"),
     "a reload on any port": ([*HTTP, "--reload", "--port", "0"], "--reload needs a fixed --port"),

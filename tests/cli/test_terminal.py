@@ -267,7 +267,7 @@ def test_a_form_that_lacks_something_is_declined_and_the_option_named(tmp_path: 
     done = scripted(tmp_path, "call", "asking.py", "order", "--answer", "item=pear", "--mode", mode)
     assert done.stdout == "decline \n"
     assert "trio-mcp call: the field 'colour' is missing: add --answer colour=red|green\n" in done.stderr
-    assert "trio-mcp call: so the form was declined\n" in done.stderr
+    assert "trio-mcp call: the form was declined\n" in done.stderr
 
 
 FORM: dict[str, Any] = {
@@ -323,8 +323,8 @@ NAMED: dict[str, Any] = {"type": "object", "properties": {"agree": {"type": "boo
     ("schema", "words", "answer", "said"),
     [
         (EMPTY, "agree=yes", {}, "  yes\n"),
-        (EMPTY, "size=l", "decline", "it only asks to agree: add --answer agree=yes to send it as it is"),
-        (EMPTY, "agree=no", "decline", "it only asks to agree: add --answer agree=yes to send it as it is"),
+        (EMPTY, "size=l", "decline", "it only asks you to agree: add --answer agree=yes to send it as it is"),
+        (EMPTY, "agree=no", "decline", "it only asks you to agree: add --answer agree=yes to send it as it is"),
         (OPTIONAL, "agree=yes", {}, "  yes\n"),
         (OPTIONAL, "size=l", {"size": "l"}, "  size: l\n"),
         (OPTIONAL, "other=1", "decline", "nothing is given for its fields (size): add --answer agree=yes to send"),
@@ -351,7 +351,7 @@ def test_what_is_required_and_has_no_default_is_missing() -> None:
 def test_an_answer_that_no_form_asked_for_is_reported(tmp_path: Path) -> None:
     done = scripted(tmp_path, "call", "asking.py", "order", *NEEDED, "--answer", "color=red")
     assert done.returncode == 0
-    assert done.stderr.endswith("trio-mcp call: --answer color: no form had such a field\n")
+    assert done.stderr.endswith("trio-mcp call: --answer color: no form had this field\n")
 
 
 @pytest.mark.parametrize(

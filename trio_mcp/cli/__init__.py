@@ -28,11 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         os.getcwd()
-    except FileNotFoundError:  # names of files mean nothing then, and even absolute paths can't be made from them
+    except FileNotFoundError:  # no relative file name has a meaning then, or can be made absolute
         return _complain(options.command, "the current folder has been deleted; change to another one", FAILED, False)
     try:
         status = _command(options.command)(options)
-        # Here, so that a closed pipe or a full disk is noticed now and not by the interpreter as it exits.
+        # Flushed here, so that a closed pipe or a full disk is noticed now, and not by the interpreter as it exits.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrioMcpError as exc:
         status = exit_of(exc)
         return _complain(options.command, str(exc), status, status == USAGE)
-    except OSError as exc:  # after our own errors, some of which are a TimeoutError, and so an OSError, as well
-        # Only what a full or broken disk raises: any other OSError is a bug, and deserves its traceback.
+    except OSError as exc:  # after our own errors: some of them are a TimeoutError, too, which is an OSError
+        # Only a full or broken disk is expected here: any other OSError is a bug, and deserves its traceback.
         if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _drop_output()
@@ -91,7 +91,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _drop_output() -> None:
-    """Redirect standard output to nowhere."""
+    """Redirect standard output to the null device."""
     # The interpreter flushes it once more on exit, and would complain on standard error, with status 120.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

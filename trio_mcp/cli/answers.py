@@ -26,9 +26,9 @@ class FilledForm:
 
     Attributes:
         content: The values of fields.
-        problems: What is wrong with what was given, by the names of the fields.
-        missing: The required fields that nothing was given for, and that have no default.
-        agreed: Whether anything was given that is about this form, so that it may be sent if nothing is wrong.
+        problems: The problems of the given values, by the names of the fields.
+        missing: The required fields that have neither a given value nor a default.
+        agreed: Whether a given value is for this form, which may then be sent if nothing is wrong.
     """
 
     content: dict[str, Any]
@@ -38,7 +38,7 @@ class FilledForm:
 
 
 class Given:
-    """The answers that the command line gives, by name of a field, for every form that has such fields.
+    """The answers that the command line gives, by the names of fields, for every form that has those fields.
 
     Args:
         pairs: The names and the texts; a list may be given item by item.
@@ -59,9 +59,9 @@ class Given:
         return [name for name in self._texts if name not in self._used]
 
     def fill(self, schema: Mapping[str, Any]) -> FilledForm:
-        """Fill in a form; each value is read, and checked, as the schema of its field says.
+        """Fill in a form; each value is read and checked by the schema of its field.
 
-        `AGREE` sends a form as it is: with its defaults, or without any field.
+        The name `AGREE` sends a form as it is: with its defaults, or without any field.
         """
         fields = schema.get("properties") or {}
         agreed = [text.lower() for text in self._texts.get(AGREE, ()) if AGREE not in fields]
@@ -85,7 +85,7 @@ class Given:
 
 
 def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that a field lets one choose from, with their titles."""
+    """Return the values that a field offers as choices, with their titles."""
     items = field.get("items")
     # A choice of several is an array, whose items list the values (`client/elicitation`).
     source: Mapping[str, Any] = items if isinstance(items, dict) else field
@@ -95,16 +95,16 @@ def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
         return {each["const"]: str(each.get("title", each["const"])) for each in options}
     listed, names = source.get("enum"), source.get("enumNames")
     values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-    # `enumNames` is the titles' older form; one of another length can't be matched to the values.
+    # `enumNames` is the older form of the titles; a list of another length can't be matched to the values.
     titles = names if isinstance(names, list) and len(names) == len(values) else values
     return dict(zip(values, map(str, titles), strict=True))
 
 
 def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any:
-    """Return a text as the value of a field; an array may be given in several.
+    """Return the value that texts give to a field; only an array may be given in several texts.
 
     Raises:
-        Exit: If it can't be read as one, or the field does not take that value.
+        Exit: If a text can't be read as a value of the field, or the field doesn't allow that value.
     """
     choices = choices_of(field)
     values = [_read(name, text, field, choices) for text in texts]
@@ -119,7 +119,7 @@ def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any
     except SchemaError as exc:
         problem = str(exc)
     if problem is not None:
-        # Without the place in the form, which has one field.
+        # The place in the form is left out: this form has one field.
         raise Exit(f"{name}: {problem.removeprefix(f'[{name!r}]: ')}")
     return value
 
@@ -134,16 +134,16 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
             return text.lower() in YES
         if text.lower() not in ("true", "false"):
             raise Exit(f"{name}: must be y or n; got {text!r}")
-    # Without a root for references: a form is flat and has none (`client/elicitation`, Requested Schema).
+    # A form is flat and has no references, so they need no root (`client/elicitation`, Requested Schema).
     return value_of(name, text, field, {})
 
 
 def _chosen(name: str, text: str, choices: Mapping[str, str]) -> str:
-    """Return a choice by its number, its value or its title."""
+    """Return the choice whose number, value or title is given."""
     values = list(choices)
     if text in choices:
         return text
-    # At most six digits: int() of a long text takes quadratic time.
+    # Only six digits are read: int() of a long text takes quadratic time.
     if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
         return values[int(text[:6]) - 1]
     found = [value for value, title in choices.items() if title.lower() == text.lower()]

@@ -1,7 +1,8 @@
-"""Turns words of the command line into a tool's arguments, guided by the tool's input schema."""
+"""Turn words of the command line into a tool's arguments, guided by the tool's input schema."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -17,7 +18,7 @@ __all__ = ["accepted", "as_json_object", "as_whole", "check_form", "followed", "
 MAX_PARTS = 200
 """The limit of subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
 
-# The shortest name, so that the first `=` ends it and the value may contain others.
+# The name is as short as possible, so that the first `=` ends it and the value may contain others.
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses more than 4300 digits
 NO_VALUE = object()  # None would be the value null
@@ -38,12 +39,12 @@ def as_json_object(text: str) -> dict[str, Any]:
 def as_whole(words: Sequence[str]) -> dict[str, Any] | None:
     """Return the arguments if they are given as one JSON text, or as ``-`` for standard input; else None.
 
-    Words of another form are checked as far as that is possible without a schema, for `from_words` to read later.
+    Words of another form are checked as far as that is possible without a schema; `from_words` reads them later.
 
     Raises:
         Exit: If the text is not a JSON object, or the words are malformed.
     """
-    # No argument can have the form name=value and begin with a brace in practice, so one word tells.
+    # In practice no argument's name begins with a brace, so a single word that does is the JSON text.
     if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
         return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
     check_form(words)
@@ -120,11 +121,11 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         Exit: If it can't be read as any type that the schema allows.
     """
     types, items, choices = accepted(field, root)
-    # Listed values first, so that "1" becomes the number or the string, whichever the schema lists.
+    # Listed values are tried first, so that "1" becomes the number or the string, whichever the schema lists.
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
-    # Beside types, for example in an `anyOf`, the listed values are not all that the schema allows.
+    # If the schema names types as well, for example in an `anyOf`, it allows more than the listed values.
     if choices and not types:
         raise Exit(f"{name}: must be one of {', '.join(map(str, choices))}; got {text!r}")
     for kind, read in READERS.items():
@@ -137,7 +138,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         return text
     if types:
         raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
-    value = _loaded(text)  # the schema names no type: read JSON as JSON, and anything else as a string
+    value = _loaded(text)  # the schema names no type: JSON is read as JSON, and anything else is a string
     return text if value is NO_VALUE else value
 
 
@@ -147,11 +148,8 @@ def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[A
     items: Any = True
     choices: list[Any] = []
     waiting = [field]
-    # Breadth first and bounded: references may lead back to where they came from.
-    for _ in range(MAX_PARTS):
-        if not waiting:
-            break
-        part = waiting.pop(0)
+    # The list grows while it is read: breadth first, and bounded, as references may be circular.
+    for part in itertools.islice(waiting, MAX_PARTS):
         if not isinstance(part, dict):
             continue
         if isinstance(reference := part.get("$ref"), str):
@@ -164,8 +162,8 @@ def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[A
             named = part.get("type")
             types |= {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
             items = part.get("items", items)
-            # `allOf` like the others: a type that any part names is tried, and the server validates the value in the
-            # end.
+            # `allOf` is treated like the others: a type that any part names is tried, and in the end the server
+            # validates the value.
             for alternatives in (part.get("anyOf"), part.get("oneOf"), part.get("allOf")):
                 waiting += alternatives if isinstance(alternatives, list) else []
     return types, items, choices
@@ -197,11 +195,11 @@ def _of(text: str, kind: type) -> Any:
 
 READERS: dict[str, Callable[[str], Any]] = {
     "integer": lambda text: int(text) if INTEGER.fullmatch(text) else NO_VALUE,
-    # As an integer if it looks like one: a float would lose digits of a large number.
+    # Digits alone are read as an integer: a float would lose digits of a large number.
     "number": lambda text: int(text) if INTEGER.fullmatch(text) else _of(text, float),
     "boolean": lambda text: {"true": True, "false": False}.get(text.lower(), NO_VALUE),
     "null": lambda text: None if text == "null" else NO_VALUE,
     "array": lambda text: _of(text, list),
     "object": lambda text: _of(text, dict),
 }
-"""How each type is read, in the order in which they are tried; a string is what matches nothing else."""
+"""The reader of each type, in the order in which they are tried; a text that none of them accepts is a string."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from trio_mcp.cli.arguments import as_whole, from_words
@@ -35,22 +36,22 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 TIMEOUT_OF_A_CALL = 10.0
-"""Seconds, without ``--timeout``. Chosen: a call that takes longer measures no server."""
+"""Seconds that a call may take without ``--timeout``. Chosen: a longer call says nothing about a server's speed."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure the target; return a status that says whether all calls succeeded."""
     needs_kit()
-    # All that can be wrong with the command line is said before a server is started.
+    # Every error in the command line is reported before a server is started.
     words = [(name, as_whole(given), given) for name, *given in options.tool]
     for path in (options.json, options.html):
         if path not in (None, "-"):
             check_writable(path)
     lines = [options]
     if options.compare is not None:
-        # The options of the connection are for both.
-        other = {"target": options.compare, "process": None, "file_arguments": []}
-        lines.append(argparse.Namespace(**{**vars(options), **other}))
+        # The options of the connection apply to both.
+        other = vars(options) | {"target": options.compare, "process": None, "file_arguments": []}
+        lines.append(argparse.Namespace(**other))
     targets = [target_of(line) for line in lines]
 
     bar = ProgressBar(sys.stderr)
@@ -62,39 +63,33 @@ def run(options: argparse.Namespace) -> int:
     _write(report, options)
     status = interruption or measuring.status(report)
     if options.json == "-" and status not in (OK, INTERRUPTED, TERMINATED):
-        # Where standard output is for a program, the user is told here.
+        # Standard output is for a program, so the user is told on standard error.
         raise Exit(report.ending, status, hint=False)
     return status
 
 
+@attrs.define(eq=False)
 class _Measuring:
     """A benchmark from the connection to the report.
 
     Args:
         lines: The command line, once for each server.
         targets: The targets that they name.
-        words: The tools that are named: the name, the arguments if they are given as a whole, and their words.
-        bar: Shows the progress.
+        words: The named tools: for each its name, its arguments if they are one JSON text, and their words.
+        bar: The bar that shows the progress.
     """
 
-    def __init__(
-        self,
-        lines: Sequence[argparse.Namespace],
-        targets: Sequence[Configured],
-        words: Sequence[tuple[str, dict[str, Any] | None, list[str]]],
-        bar: ProgressBar,
-    ) -> None:
-        self._lines = lines
-        self._targets = targets
-        self._words = words
-        self._bar = bar
-        self._bench: Bench | None = None
-        self._servers: list[Measured] = []
+    _lines: Sequence[argparse.Namespace]
+    _targets: Sequence[Configured]
+    _words: Sequence[tuple[str, dict[str, Any] | None, list[str]]]
+    _bar: ProgressBar
+    _bench: Bench | None = attrs.field(default=None, init=False)
+    _servers: list[Measured] = attrs.field(factory=list, init=False)
 
     async def until(self, stop: trio.Event) -> None:
-        """Connect and measure, until it is done or told to stop."""
-        # The connections, too, end at once; what was measured is kept here.
-        await until_stopped(stop, self._measure)
+        """Connect and measure, until everything is measured or an event stops it."""
+        # The connections end at once, too; the measurements are kept in this object.
+        await until_stopped(stop.wait, self._measure)
 
     async def _measure(self) -> None:
         from trio_mcp.bench.ladder import Bench, Side
@@ -102,7 +97,7 @@ class _Measuring:
         from trio_mcp.bench.processes import children
 
         options = self._lines[0]
-        # Not put into the options, where it would also bound how long connecting may take.
+        # This default is not put into the options, where it would also bound how long connecting may take.
         timeout = TIMEOUT_OF_A_CALL if options.timeout is None else options.timeout
         terms = BenchTerms(options.ladder, options.seconds, options.max_calls, options.max_time, timeout, options.seed)
         async with contextlib.AsyncExitStack() as stack:
@@ -142,14 +137,14 @@ class _Measuring:
             self._bar.draw(progress.done, progress.of, progress.doing)
 
     def report(self) -> BenchReport | None:
-        """Return what was measured; None if it did not come to that."""
+        """Return the report; None if measuring has not begun."""
         from trio_mcp.bench.report import report_of
 
         if self._bench is None:
             return None
         report = report_of(self._bench, self._servers)
         if self._bench.error is not None and not any(server.steps for server in report.servers):
-            # There is nothing to show: this ends like any other command that can't reach its server.
+            # There is nothing to show, so this ends like any other command that can't reach its server.
             raise self._bench.error
         return report
 
@@ -188,7 +183,7 @@ def _transport(target: Configured) -> str:
 
 
 def _announcement(servers: Sequence[Measured], plan: Plan, terms: BenchTerms) -> str:
-    """Return what will be done, before it is."""
+    """Return a description of what will be done."""
     from trio_mcp.bench.plan import WARM_UP, shown_names
     from trio_mcp.bench.table import title_of
 
@@ -205,7 +200,7 @@ def _announcement(servers: Sequence[Measured], plan: Plan, terms: BenchTerms) ->
     )
     if plan.writing:
         text += (
-            f" Not annotated as read-only: {shown_names(plan.writing)}; what they change, they change up to"
+            f" Not annotated as read-only: {shown_names(plan.writing)}; any change that a call makes may be made up to"
             f" {terms.max_calls:,} times."
         )
     return clean_line(text)
@@ -216,7 +211,7 @@ def _write(report: BenchReport, options: argparse.Namespace) -> None:
     from trio_mcp.bench.report import json_text
     from trio_mcp.bench.table import table
 
-    # Flushed, so that it stands before what is said on standard error, where both go to one file.
+    # Flushed, so that it comes before any text on standard error if both go to one file.
     print(json_text(report) if options.json == "-" else table(report), end="", flush=True)
     if options.json not in (None, "-"):
         write_text(options.json, json_text(report))

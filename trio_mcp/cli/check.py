@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
 STARTING = 2.0
-"""Seconds that the program may take to start and to end beside the time of a check. Chosen: as many as it takes."""
+"""Seconds that the program may take to start and to end, in addition to the time of a check (chosen)."""
 
 EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the target; return 1 if a MUST is broken that is not in the baseline, 2 if that can't be said."""
+    """Check the target; return 1 if a MUST that is not in the baseline is broken, 2 if that is not known."""
     began = clock.perf_counter()
     needs_kit()
     from trio_mcp.conformance.report.json import json_text
@@ -53,19 +53,19 @@ def run(options: argparse.Namespace) -> int:
             print(_plan(found, settings), end="")
         return interruption
     files = _Files(options)
-    # On a machine that is so busy that the imports alone take long, the rest must be shorter, as the user counts on
-    # the time. The start and the end of the interpreter take as long again.
+    # On a machine so busy that the imports alone take long, the rest must be shorter, as the user relies on the time.
+    # Starting and ending the interpreter takes as long again.
     late = max(0.0, 2 * (clock.perf_counter() - began) - STARTING)
     seconds = settings["time"]
     settings |= {"time": max(seconds - late, seconds / 2), "baseline": baseline}
     with runnable():
         report, interruption = trio.run(_checked, check, settings)
     report = attrs.evolve(report.knowing(baseline), target=shown_name(options) or report.target)
-    # Flushed, so that it stands before what is said on standard error, where both go to one file.
+    # Flushed, so that it comes before any text on standard error if both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
-        # Without an occasion nothing is known, so the line may still be needed. On standard error, as standard output
-        # is the report.
+        # A rule that had no occasion may still be broken, so its line may still be needed. This goes to standard error,
+        # as standard output is the report.
         if outcome.rule.id in baseline and outcome.status == "held":
             print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
     files.write(report)
@@ -73,12 +73,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def needs_kit() -> None:
-    """Check that what the kit needs is installed.
+    """Check that the packages that the kit needs are installed.
 
     Raises:
         Exit: If it is not.
     """
-    # Hypothesis would keep its files in the current directory.
+    # By default Hypothesis keeps its files in the current directory.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trio-mcp" / "hypothesis"
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache))
     try:
@@ -88,9 +88,9 @@ def needs_kit() -> None:
 
 
 def shown_name(options: argparse.Namespace) -> str:
-    """Return the name of a target that a URL does not name: as the user wrote it, without secrets."""
+    """Return the name of a target as the user wrote it, without secrets; empty for a URL, which is its own name."""
     if options.process is not None:
-        # Without the folder of the program, which tells of the user's machine and not of the target.
+        # The folder of the program is left out: it depends on the user's machine, not on the target.
         return mask_words([Path(options.process[0]).name, *options.process[1:]])
     return "" if "://" in options.target else mask_words([options.target])
 
@@ -98,7 +98,7 @@ def shown_name(options: argparse.Namespace) -> str:
 @contextlib.contextmanager
 def runnable() -> Iterator[None]:
     """Turn an error that keeps a target from being checked into the end of the command, with status 2."""
-    # All are one status here: whether the target is unreachable, silent or speaks something else, it was not checked.
+    # All have one status here: whether the target is unreachable, silent or speaks something else, it was not checked.
     try:
         yield
     except (TrioMcpError, ValueError, OSError) as exc:
@@ -115,7 +115,7 @@ def _baseline(path: str | None) -> dict[str, str]:
 
 
 def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]:
-    """Return the functions that check the target, and that say what would be done, and their options."""
+    """Return the function that checks the target, the one that says what would be done, and their options."""
     from trio_mcp.conformance.clients import check_client, preview_client
     from trio_mcp.conformance.engine import check_server, preview_server
     from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
@@ -138,7 +138,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
                 raise Exit(f"--{name.replace('_', '-')} is for servers")
     else:
         given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
-    # Whatever is not given has the default of its side.
+    # An option that is not given has the default for a client or a server.
     settings: Any = completed(kind, {name: value for name, value in given.items() if value is not None})
     if options.client:
         return partial(check_client, options.process), partial(preview_client, options.process), settings
@@ -148,7 +148,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
     """Find out what would be done; Ctrl-C or SIGTERM ends it, and the target."""
-    return await until_interrupted(partial(until_stopped, work=preview), ProgressBar(sys.stderr))
+    return await until_interrupted(lambda stop: until_stopped(stop.wait, preview), ProgressBar(sys.stderr))
 
 
 async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[str, Any]) -> tuple[CheckReport, int]:
@@ -167,7 +167,7 @@ async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[
 
 
 class _Files:
-    """The files that the command line names; what is wrong with them is said before anything is checked."""
+    """The files that the command line names; a problem with one is reported before anything is checked."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from trio_mcp.conformance.report import form_of
@@ -179,11 +179,11 @@ class _Files:
         self._baseline = options.write_baseline
         for path in (*self._forms, *filter(None, [self._baseline])):
             check_writable(path)
-        # Beside the report, whose page names these files without a folder.
+        # By default they go beside the report, whose page names these files without a folder.
         self._replays = options.replays or (Path(options.report[0]).parent if options.report else None)
 
     def write(self, report: CheckReport) -> None:
-        """Write all of them, and say so."""
+        """Write all of them, and say how to see a failure again."""
         from trio_mcp.conformance.baseline import baseline_text
         from trio_mcp.conformance.plans.plan_files import write_plan_files
 

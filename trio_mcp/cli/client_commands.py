@@ -34,23 +34,23 @@ Item = Tool | Prompt | Resource | ResourceTemplate
 
 def run(options: argparse.Namespace) -> int:
     """Connect to the server and run the command."""
-    # Made before connecting, as a question of the server must clear its line.
+    # The bar is made before connecting, as a question of the server must clear the bar's line.
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
-        # Before a server is started: malformed arguments are wrong whatever the server is.
+        # Read before a server is started: malformed arguments are wrong whatever the server is.
         options.whole = as_whole(options.arguments)
     options.given = Given(getattr(options, "answer", ()))
 
     async def main() -> int:
-        # An exception of the block is reported after the server has ended, and so after its last words on standard
-        # error: lines of the two don't mix.
+        # An exception of the block is reported after the server has ended, and so after its last lines on standard
+        # error: the lines of the two don't mix.
         async with connected(options, options.bar.clear) as client:
             try:
                 status = await COMMANDS[options.command](client, options) or OK
             except McpError as exc:
                 raise _with_remedy(exc) from None
         for name in options.given.unused:
-            text = f"--answer {name}: no form had such a field"
+            text = f"--answer {name}: no form had this field"
             print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
         return status
 
@@ -64,8 +64,8 @@ def _name(text: str) -> str:
     return paint(clean_line(text), "name")
 
 
-# Each kind has the method that lists it, whose first part is the capability that it needs, the way a client does so,
-# and the line for an item.
+# For each kind, the method that lists it, whose first part is the capability that it needs; the function of a client
+# that does so; and the function that returns the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
     "tools": ("tools/list", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
     "prompts": ("prompts/list", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
@@ -100,7 +100,7 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
         print(dumps(about | _as_json(found)))
         return
     if info is None:
-        print("a server that does not say its name")
+        print("a server without a name")
     else:
         title = f" ({clean_line(info.title)})" if info.title and info.title != info.name else ""
         print(f"{paint(f'{clean_line(info.name)} {clean_line(info.version)}', 'heading')}{title}")
@@ -137,20 +137,22 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
     return found
 
 
-async def _meant(client: Client, kind: str, name: str) -> str:
-    """Return the end of a message about a name, or URI, that the server does not list, if it lists a similar one."""
+async def _with_similar(exc: McpError, client: Client, kind: str, name: str) -> McpError | Exit:
+    """Return an error about a name or URI, with a similar one that the server lists, if there is one."""
+    if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return exc
     try:
         items = (await _offered(client, (kind,)))[kind]
     except TrioMcpError:
-        return ""  # what the server said about the name counts for more than this failure
+        return Exit(str(exc), FAILED)  # the server's error about the name matters more than this one
     names = [item.uri if isinstance(item, Resource) else item.name for item in items]
-    if name in names or (kind == "resources" and await _has_template(client, name)):
-        return ""  # the server knows it, so it was not misspelt
-    return did_you_mean(name, names)
+    # If the server knows the name, it was not misspelt.
+    is_known = name in names or (kind == "resources" and await _has_template(client, name))
+    return Exit(f"{exc}{'' if is_known else did_you_mean(name, names)}", FAILED)
 
 
 async def _has_template(client: Client, uri: str) -> bool:
-    from trio_mcp.client.group.catalog import has_template  # deferred: every command would wait for it
+    from trio_mcp.client.group.catalog import has_template  # imported here: otherwise every command would wait for it
 
     try:
         templates = [each.uri_template async for each in client.iter_resource_templates()]
@@ -199,10 +201,10 @@ def _settings(settings: Any) -> str:
 
 
 def _flat(settings: dict[str, Any], above: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield the names of what is declared, and values that say more than that; what lies within has a dotted name."""
+    """Yield the name of each declared setting, dotted if nested, with its value if that is more than true."""
     for key, value in settings.items():
         name = f"{above}{key}"
-        # To any depth only as JSON: the settings are the server's.
+        # Deeper settings are shown as JSON: they are the server's, and may have any depth.
         if isinstance(value, dict) and value and depth < 3:
             yield from _flat(value, f"{name}.", depth + 1)
         elif value is True or value == {}:
@@ -221,20 +223,20 @@ def _parameters(schema: Mapping[str, Any]) -> str:
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
-    shown = []
-    for name, field in properties.items():
-        kind = _type(field, schema)
-        shown.append(f"{clean_line(name)}{'' if name in needed else '?'}{f': {kind}' if kind else ''}")
-    return ", ".join(shown)
+    kinds = {name: _type(field, schema) for name, field in properties.items()}
+    return ", ".join(
+        f"{clean_line(name)}{'' if name in needed else '?'}{f': {kind}' if kind else ''}"
+        for name, kind in kinds.items()
+    )
 
 
 def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
-    """Describe the type of a parameter, if a word or two can; listed values as one has to type them.
+    """Describe the type of a parameter in a word or two, or list its values; return "" if neither is possible.
 
     Args:
         field: The schema of the parameter.
         root: The schema of the tool, for references.
-        depth: How many schemas within each other are looked at: those of a server may be circular.
+        depth: How many levels of nested schemas are read: those of a server may be circular.
     """
     if not isinstance(field, dict) or not depth:
         return ""
@@ -246,7 +248,7 @@ def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
         return _type(followed(reference, root), root, depth - 1)
     options = field.get("anyOf", field.get("oneOf"))
     if isinstance(options, list):
-        # A few alternatives only: the schema is the server's, and the line is for people.
+        # Only a few alternatives are shown: the schema is the server's, and the line is for people.
         names = [_type(each, root, depth - 1) for each in options[:5]]
         return " | ".join(names) if all(names) else ""
     named = field.get("type")
@@ -266,7 +268,7 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         raise await _nameless(client, "tools", "tool")
     arguments = options.whole
     if arguments is None:
-        # Without arguments there is nothing to read by the schema, and the tools need not be listed.
+        # Without arguments no schema is needed, so the tools need not be listed.
         arguments = from_words(options.arguments, await _schema(client, options.tool) if options.arguments else {})
     bar: ProgressBar = options.bar
     try:
@@ -277,11 +279,11 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
     finally:
-        # After an error or Ctrl-C as well: whatever is printed next begins on a clean line.
+        # This is also done after an error or Ctrl-C, so that the next output begins on a clean line.
         bar.clear()
     if options.json:
         print(dumps(result.to_wire()))
-    # To standard error, so that a program behind a pipe never takes an error for a result.
+    # An error goes to standard error, so that a program behind a pipe never mistakes it for a result.
     elif result.is_error:
         raise Exit(_text(result) or f"the tool {options.tool!r} failed", FAILED)
     elif text := _text(result):
@@ -290,7 +292,7 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     return FAILED if result.is_error else OK
 
 
-# The remedies for a server that asks for input, by the name of the capability; the first that fits counts.
+# The remedies for a server that asks for input, by the name of the capability; the first match counts.
 REMEDIES = {
     "elicitation.url": "it asks the user to open a page, so use a terminal",
     "elicitation": "it asks the user, so use a terminal, or give --answer NAME=VALUE",
@@ -300,7 +302,7 @@ REMEDIES = {
 
 
 def _with_remedy(exc: McpError) -> McpError | Exit:
-    """Return an error, with what to do about it if the server could not ask what it wanted to."""
+    """Return an error, with a remedy if the server needed an answer that it had no way to ask for."""
     if exc.code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return exc
     remedy = next((remedy for asked, remedy in REMEDIES.items() if asked in str(exc)), None)
@@ -316,7 +318,7 @@ def tool_named(name: str, listed: Mapping[str, Tool]) -> Tool:
     """Return a tool that a server lists.
 
     Raises:
-        Exit: If it lists none of this name.
+        Exit: If it lists no tool of this name.
     """
     if name in listed:
         return listed[name]
@@ -337,9 +339,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     try:
         result = await client.read_resource(options.uri)
     except McpError as exc:
-        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
-            raise
-        raise Exit(f"{exc}{await _meant(client, 'resources', options.uri)}", FAILED) from None
+        raise await _with_similar(exc, client, "resources", options.uri) from None
     if options.json:
         print(dumps(result.to_wire()))
         return
@@ -353,7 +353,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
         except OSError as exc:
             raise Exit(f"can't write {options.output}: {exc.strerror or exc}", FAILED) from None
     elif not sys.stdout.isatty():
-        # As bytes: a resource need not be text, and text must reach a file unchanged.
+        # The output is bytes: a resource need not be text, and text must reach a file unchanged.
         sys.stdout.buffer.write(b"".join(pieces))
         sys.stdout.buffer.flush()
     else:
@@ -382,9 +382,7 @@ async def _prompt(client: Client, options: argparse.Namespace) -> None:
     try:
         filled = await client.get_prompt(options.prompt, dict(options.arguments))
     except McpError as exc:
-        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
-            raise
-        raise Exit(f"{exc}{await _meant(client, 'prompts', options.prompt)}", FAILED) from None
+        raise await _with_similar(exc, client, "prompts", options.prompt) from None
     if options.json:
         print(dumps(filled.to_wire()))
         return

@@ -68,7 +68,7 @@ def _zsh() -> str:
     for command in COMMANDS:
         rows = []
         for name, help_, choices, takes in _options(command):
-            # Brackets and colons are zsh's own marks in a specification.
+            # Brackets and colons are special characters in zsh's specifications.
             text = help_.replace("[", "(").replace("]", ")").replace(":", "\\:")
             value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
             # The star: an option may be given more than once, which zsh would not offer otherwise.

@@ -19,14 +19,14 @@ __all__ = ["MODULE", "is_url", "plain_entry", "run", "server_name"]
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
-# Names of files that tell nothing: their folder's name is used.
+# Names of files that say nothing about the server: the folder's name is used instead.
 GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
 # Every host accepts such a name; hosts often make the names of tools from it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print an ``mcpServers`` file with a server."""
+    """Print an ``mcpServers`` file with the server's entry."""
     print(snippet("mcpServers", server_name(options), plain_entry(options)), end="")
     return OK
 
@@ -68,7 +68,7 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
         only_commands: Whether the host can only start commands, so that a URL needs a bridge.
 
     Raises:
-        Exit: If there is no such server, or it does not take what the command line has for it.
+        Exit: If there is no such server, or an option or argument of the command line is not for it.
     """
     source: str = options.server
     if not is_url(source):
@@ -84,7 +84,7 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
         link_factory(source)
     except (TypeError, ValueError) as exc:
         raise Exit(str(exc)) from None
-    # The others are ours; a bridge speaks them for any host.
+    # Hosts don't know our other transports; a bridge speaks those for them.
     if only_commands or not source.lower().startswith(("http://", "https://")):
         return _process(options, ["bridge", source])
     if options.env:
@@ -100,7 +100,7 @@ def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         # The message leaves out the word, which may be a secret.
-        raise Exit("a word of the command line is not valid UTF-8, and so can't stand in a host's file") from None
+        raise Exit("a word of the command line is not valid UTF-8, and so can't be put into a host's file") from None
     return entry
 
 
@@ -110,7 +110,7 @@ def _found(source: str) -> str:
     if file.endswith(".py"):
         if not os.path.isfile(file):
             raise Exit(f"there is no file {file!r}{near_file(file)}")
-        # Not resolved: a link may lead to another version tomorrow.
+        # A symbolic link is not resolved: it may lead to another version tomorrow.
         return os.path.abspath(file) + colon + attribute
     if MODULE.fullmatch(source):
         return source

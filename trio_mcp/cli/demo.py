@@ -1,4 +1,4 @@
-"""``trio-mcp demo``: the same steps over every transport; what happened in each, and how long it took."""
+"""``trio-mcp demo``: take the same steps over every transport; show what happened in each, and how long it took."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
-# Enough for a steady figure, few enough to take a moment on each transport.
+# Chosen: enough for a steady figure, and few enough to take a moment on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
@@ -36,14 +36,16 @@ STREAM_CLOSED = "the client closed the response stream"  # the reason that a ser
 
 
 class _Report:
-    """The table of what happened."""
+    """The table of what happened, and the list of what came out wrong."""
 
     def __init__(self) -> None:
         self.rows = [HEADINGS]
+        # Collected, not raised: the table should show what works over the other transports.
+        self.problems: list[str] = []
 
     @contextlib.contextmanager
     def step(self, transport: str, name: str) -> Iterator[list[str]]:
-        """Time one step; the block appends what happened to the list it gets."""
+        """Time one step; the block appends what happened to the list that it gets."""
         print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
         happened: list[str] = []
         started = trio.current_time()
@@ -72,35 +74,33 @@ async def demo() -> int:
     """
     print(f"trio_mcp {__version__}: one server, over each transport", file=sys.stderr)
     report = _Report()
-    problems: list[str] = []
     async with background_nursery() as nursery:
         # Each transport gets a server, which counts the cancelled calls of its client and of no other.
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
-            # Port 0 takes a free port; `start` returns the URL.
+            # Port 0 picks a free port; `start` returns the URL.
             "http": await start(nursery, partial(make_server().serve_http, port=0)),
             "sse": HttpServerParameters(await start(nursery, partial(make_server().serve_sse, port=0)), kind="sse"),
             "websocket": await start(nursery, partial(make_server().serve_websocket, port=0)),
             "tcp": await start(nursery, partial(make_server().serve_tcp, port=0)),
         }
         for name, target in targets.items():
-            problems += await _try(report, name, target)
-        problems += await _fail_over(report, nursery)
-        problems += await _sign_in(report)
+            await _try(report, name, target)
+        await _fail_over(report, nursery)
+        await _sign_in(report)
     print(report)
-    for problem in problems:
+    for problem in report.problems:
         print(f"trio-mcp demo: {problem}", file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if report.problems else 0
 
 
-async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
-    """End the better one of two ways to a server; return what came out wrong."""
+async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
+    """End the better one of two ways to a server."""
     end = trio.Event()
     better = await start(nursery, partial(make_server().serve_tcp, port=0, shutdown=end))
     other = await start(nursery, partial(make_server().serve_websocket, port=0))
     switched = trio.Event()
-    problems: list[str] = []
     ways = FailoverParameters([better, other], on_switch=lambda _: switched.set())
     async with Client(ways) as client:
         for step_name, reached in (("call over tcp", "tcp"), ("tcp ends, call again", "ws")):
@@ -108,16 +108,15 @@ async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
                 total = (await client.call_tool("add", {"a": 2, "b": 3})).data
                 carrier = str(client.transport.carrier).partition(":")[0]
                 if (total, carrier) != (5, reached):
-                    problems.append(f"failover: add gave {total!r} over {carrier} instead of 5 over {reached}")
+                    report.problems.append(f"failover: add gave {total!r} over {carrier} instead of 5 over {reached}")
                 step.append(f"add(2, 3) = {total}, over {carrier}")
             end.set()
             await switched.wait()
-    return problems
 
 
-async def _sign_in(report: _Report) -> list[str]:
-    """Sign in to a server, and let the token expire; return what came out wrong."""
-    # Without the extra "auth", which only tokens need that are JWTs.
+async def _sign_in(report: _Report) -> None:
+    """Sign in to a server, and let the token expire."""
+    # The tokens are opaque: JWTs would need the extra "auth".
     authority = AuthorizationServer(tokens="opaque")
 
     async def verify(token: str) -> Claims:
@@ -126,10 +125,9 @@ async def _sign_in(report: _Report) -> list[str]:
             raise InvalidToken("it has expired")
         return Claims(known["iss"], known["sub"], known["aud"], known["exp"], client_id=known["client_id"])
 
-    problems: list[str] = []
     async with protected(make_server(), authority, verifier=verify, dpop="off", remember=0) as url:
         with report.step("login", "connect") as step:
-            # The person is at home here: no browser is opened.
+            # The person is simulated: no browser is opened.
             stack = contextlib.AsyncExitStack()
             client = await stack.enter_async_context(Client(url, auth=OAuth(show=authority.show)))
             step.append(f"a person has signed in at {authority.issuer}")
@@ -141,18 +139,15 @@ async def _sign_in(report: _Report) -> list[str]:
                     step.append(f"add(2, 3) = {total}, tokens renewed: {renewals}")
                 authority.issued.expire()
             if (total, logins, renewals) != (5, 1, 1):
-                problems.append(f"login: add gave {total!r} after {logins} logins and {renewals} renewals")
-    return problems
+                report.problems.append(f"login: add gave {total!r} after {logins} logins and {renewals} renewals")
 
 
-async def _try(report: _Report, transport: str, target: Target) -> list[str]:
-    """Run the demo's steps with one server; return what came out wrong."""
-    problems: list[str] = []
+async def _try(report: _Report, transport: str, target: Target) -> None:
+    """Run the demo's steps with one server."""
 
     def expect(what: str, got: object, wanted: object) -> None:
         if got != wanted:
-            # Collected, not raised: the table is to show what works over the other transports.
-            problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
+            report.problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
 
     async with contextlib.AsyncExitStack() as stack:
         with report.step(transport, "connect") as step:
@@ -177,7 +172,7 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             step.append(f"{len(seen)} notifications, then the result {counted}")
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
-                # The first progress says that the handler is running, so what is cancelled is a call under way.
+                # The first progress says that the handler is running, so a call under way is cancelled.
                 await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
             # Over HTTP a modern client cancels by closing the response stream, which has no room for a reason.
@@ -188,4 +183,3 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             # nothing.
             await client.aclose()
             step.append("nothing left running")
-    return problems

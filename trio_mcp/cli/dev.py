@@ -1,4 +1,4 @@
-"""``trio-mcp dev``: opens the MCP Inspector, a program of the npm registry, with a server."""
+"""``trio-mcp dev``: open the MCP Inspector, a program from the npm registry, with a server."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
-from trio_mcp.cli.signing_in import with_stored_token
-from trio_mcp.cli.targets import target_of
-from trio_mcp.client.config.reading import Configured
-from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.cli.targets import single_target
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.versions import LEGACY_REVISIONS
@@ -30,15 +27,15 @@ __all__ = ["run"]
 PACKAGE = "@modelcontextprotocol/inspector"
 
 GRACE = 5.0
-"""Seconds that the Inspector gets to end after a signal, and what it has started after its end (chosen)."""
+"""Seconds that the Inspector has to end after a signal, and that its own processes have after its end (chosen)."""
 
 POLL = 0.05
-"""Seconds between two looks at whether they have ended; they are not our children, so no event tells."""
+"""Seconds between two checks of whether those have ended; they are not our children, so we can't wait for them."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Start the Inspector, and wait until it ends, or is ended by Ctrl-C."""
-    entry = _entry(options, with_stored_token(target_of(options)))
+    entry = _entry(options, single_target(options, "the Inspector"))
     npx = shutil.which("npx")
     if npx is None:
         raise Exit(
@@ -47,19 +44,17 @@ def run(options: argparse.Namespace) -> int:
     environment = dict(os.environ)
     if options.port is not None:
         environment["CLIENT_PORT"] = str(options.port)
-    # In a file rather than as arguments, which every user of the machine can read: it may hold secrets. The folder is
-    # private to this user.
+    # The entry may contain secrets, so it is passed in a file, not as an argument, which every user of the machine can
+    # read. The folder is private to this user.
     with tempfile.TemporaryDirectory(prefix="trio-mcp-") as folder:
         file = Path(folder) / "mcp.json"
         file.write_text(json.dumps({"mcpServers": {_name(options): entry}}))
-        print("trio-mcp dev: starts the MCP Inspector; Ctrl-C ends it", file=sys.stderr, flush=True)
+        print("trio-mcp dev: starting the MCP Inspector; Ctrl-C ends it", file=sys.stderr, flush=True)
         return trio.run(_inspect, [npx, PACKAGE, "--config", str(file)], environment)
 
 
-def _entry(options: argparse.Namespace, target: Configured) -> dict[str, Any]:
+def _entry(options: argparse.Namespace, target: StdioServerParameters | HttpServerParameters | str) -> dict[str, Any]:
     """Return the target as an entry of ``mcpServers``."""
-    if isinstance(target, FailoverParameters):
-        raise Exit("the Inspector takes one way to a server, not several")
     mode = options.mode
     era = mode if mode in ("auto", "legacy") else "legacy" if mode in LEGACY_REVISIONS else "modern"
     entry: dict[str, Any] = {"protocolEra": era}
@@ -70,12 +65,9 @@ def _entry(options: argparse.Namespace, target: Configured) -> dict[str, Any]:
         kind = "sse" if target.kind == "sse" else "streamable-http"
         return entry | {"type": kind, "url": str(target.url), "headers": dict(target.headers)}
     # The Inspector has no other transport, but a bridge has them all.
-    words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode]
-    given = {
-        "header": [": ".join(pair) for pair in options.header],
-        "variable": ["=".join(p) for p in options.variable],
-    }
-    words += [f"--{name}={each}" for name, values in given.items() for each in values]
+    headers = [f"--header={': '.join(pair)}" for pair in options.header]
+    variables = [f"--variable={'='.join(pair)}" for pair in options.variable]
+    words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode, *headers, *variables]
     return entry | {"type": "stdio", "command": sys.executable, "args": words, "env": {}}
 
 
@@ -85,14 +77,14 @@ def _name(options: argparse.Namespace) -> str:
 
 
 async def _inspect(command: list[str], environment: dict[str, str]) -> int:
-    """Run a command until it ends, and pass on signals; nothing of its group survives.
+    """Run a command until it ends, and pass signals on to it; no process of its group survives.
 
     Returns:
         The exit status of this program.
     """
     received: list[int] = []
     patience = trio.CancelScope()
-    # SIGHUP as well, by which the system says that the terminal is closed: the session below has none, and is not told.
+    # SIGHUP is passed on, too: the system sends it when the terminal is closed, but not to the new session below.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         # This needs a session rather than a group: npx asks on the terminal whether it may install the Inspector, and a
         # group in the background could not read the answer.
@@ -100,7 +92,7 @@ async def _inspect(command: list[str], environment: dict[str, str]) -> int:
 
         async def pass_on() -> None:
             async for number in signals:
-                # A second signal means impatience.
+                # A second signal means that the user doesn't want to wait.
                 _signal(process.pid, signal.SIGKILL if received else number)
                 received.append(number)
                 patience.deadline = trio.current_time() + GRACE
@@ -123,11 +115,11 @@ async def _inspect(command: list[str], environment: dict[str, str]) -> int:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send a signal to a group; return whether there still is one."""
+    """Send a signal to a process group; return whether the group still exists."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # something in it runs as another user
+        pass  # a process in it runs as another user
     return True

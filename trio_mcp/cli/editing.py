@@ -1,4 +1,4 @@
-"""Puts an entry into the text of a host's file, and leaves all other text as it is, comments included."""
+"""Put an entry into the text of a host's file, and leave all other text as it is, comments included."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
         return text
     if is_there and not force:
         raise Taken
-    unit = _unit(plain, places)
+    unit = _unit(plain)
     if is_there:
         start, end = places.spans[table, name]
         edited = text[:start] + _dumped(text, entry, _indentation(plain, start), unit) + text[end:]
@@ -61,7 +61,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     else:
         edited = _with_member(text, plain, places, (), content, table, {name: entry}, unit)
     content[table] = {**content.get(table, {}), name: entry}
-    # Nothing is trusted to have gone right: it is the user's file.
+    # The result is checked rather than trusted, because it is the user's file.
     if _parsed(without_comments(edited))[0] != content:
         raise NotEditable("the entry can't be put into it without changing the rest")
     return edited
@@ -69,7 +69,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
 
 def _parsed(plain: str) -> tuple[Any, Places]:
     try:
-        # A space in place of a byte order mark, so that everything keeps its offset.
+        # A space takes the place of a byte order mark, so that everything keeps its offset.
         return parsed(" " + plain[1:] if plain.startswith("\ufeff") else plain)
     except json.JSONDecodeError as exc:
         raise NotEditable(f"it is not valid JSON: line {exc.lineno}: {exc.msg}") from None
@@ -92,11 +92,11 @@ def _with_member(
     closing = end - 1
     outer = _indentation(plain, start)
     first = start + 1 + len(plain[start + 1 :]) - len(plain[start + 1 :].lstrip())
-    # As the members there are indented, if they stand on lines of their own.
+    # The member is indented as the present ones are, if those stand on lines of their own.
     inner = _indentation(plain, first) if members and "\n" in plain[start:first] else outer + unit
     last = places.spans[*path, list(members)[-1]][1] if members else start + 1
     comma = "," if members and "," not in plain[last:closing] else ""
-    # After the last comment, which belongs to what is before it.
+    # The member goes after the last comment, which belongs to the text before it.
     at = len(text[:closing].rstrip())
     newline = _newline(text)
     after = "" if "\n" in text[at:closing] else newline + outer
@@ -110,22 +110,25 @@ def _newline(text: str) -> str:
 
 def _indentation(plain: str, at: int) -> str:
     """Return the white space at the beginning of the line of an offset."""
-    line = plain[plain.rfind("\n", 0, at) + 1 : at + 1].removeprefix("\ufeff")
+    return _indent_of(plain[plain.rfind("\n", 0, at) + 1 : at + 1].removeprefix("\ufeff"))
+
+
+def _indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(plain: str, places: Places) -> str:
+def _unit(plain: str) -> str:
     """Return the white space by which a file indents."""
     found = re.match(r"\ufeff?\s*\{[ \t]*\r?\n([ \t]+)", plain)
     return found[1] if found else "  "
 
 
 def _dumped(text: str, value: object, indentation: str, unit: str) -> str:
-    # A JSON text has no line breaks but its own: those in strings are escaped.
+    # All line breaks of a JSON text are between its tokens: those in strings are escaped.
     return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", _newline(text) + indentation)
 
 
-# --- YAML, without a parser: single lines have to say enough ----------------------------------------------------------
+# --- YAML, without a parser: it is read line by line ------------------------------------------------------------------
 
 
 def yaml_snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -136,7 +139,7 @@ def yaml_snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:
 def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], *, force: bool) -> str:
     """Return the text of a YAML file with an entry at the beginning of one of its tables.
 
-    Arguments and errors as of `with_json_entry`. A file that is not laid out in plain lines is not touched.
+    The arguments and errors are those of `with_json_entry`. A file that is not laid out in plain lines is not editable.
     """
     if not text.strip("\ufeff \t\r\n"):
         return yaml_snippet(table, name, entry)
@@ -153,7 +156,7 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
         raise NotEditable(f"its {table!r} is not laid out in lines of its own")
     if empty[2]:
         lines[head] = empty[1] + newline
-    # The lines of the table, up to the next one that is not indented.
+    # The table ends before the next line that is not indented.
     end = next((at for at in range(head + 1, len(lines)) if re.match(r"[^\s#]", lines[at])), len(lines))
     inner = [at for at in range(head + 1, end) if re.match(r"[ \t]*[^\s#]", lines[at])]
     indentation = _indent_of(lines[inner[0]]) if inner else "  "
@@ -164,7 +167,7 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     there = next((at for at in inner if key.match(lines[at])), None)
     if there is None:
         return "".join([*lines[: head + 1], new, *lines[head + 1 :]])
-    # Its last line is the last that is indented further; comments after that belong to what follows.
+    # The entry ends with the last line that is indented further; comments after that belong to what follows.
     below = [at for at in inner if at > there]
     following = next((at for at in below if len(_indent_of(lines[at])) <= len(indentation)), end)
     last = max([there, *(at for at in below if at < following)])
@@ -175,12 +178,8 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     return "".join([*lines[:there], new, *lines[last + 1 :]])
 
 
-def _indent_of(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
 def _yaml_lines(name: str, entry: Mapping[str, Any], indentation: str, newline: str) -> str:
-    # Each value as JSON, which YAML contains.
+    # Each value is written as JSON, which is valid YAML.
     fields = [f"{indentation * 2}{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
-    # The key as well: without quotes, YAML would take some names for other values.
+    # So is the key: without quotes, YAML would read some names as other values.
     return "".join(f"{line}{newline}" for line in [f"{indentation}{json.dumps(name)}:", *fields])

@@ -31,7 +31,7 @@ __all__ = [
 
 OK = 0
 FAILED = 1
-# As argparse itself exits for an invalid command line.
+# The status with which argparse itself exits for an invalid command line.
 USAGE = 2
 NO_CONNECTION = 3
 TIMEOUT = 4
@@ -58,12 +58,12 @@ _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
 
 
 class Exit(Exception):
-    """Ends the command with a message for the user; an empty one if something else has told them.
+    """The end of the command, with a message for the user; it is empty if the user has been told already.
 
     Attributes:
         status: The exit status.
         hint: Whether ``--help`` may help.
-        traceback: What to show before the message; it may be empty.
+        traceback: A traceback to show before the message; it may be empty.
     """
 
     def __init__(self, message: str, status: int = USAGE, *, hint: bool | None = None, traceback: str = "") -> None:

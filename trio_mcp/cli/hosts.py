@@ -18,12 +18,12 @@ class Host:
     Attributes:
         title: Its name.
         table: The key under which its file lists the servers.
-        user: The file for all of a user's projects, by `sys.platform`; ``linux`` stands for any other system.
+        user: The file for all of a user's projects, by `sys.platform`; ``other`` stands for any other system.
         project: The file for one project, from the folder of the project; empty if it has none.
-        names: What it calls a key of an entry, where it differs from ``mcpServers``.
-        process: What an entry with a command has besides; a ``name`` is that of the server.
-        remote: What an entry with a URL has besides; None if its file takes only commands.
-        then: How to make it read its file again, and how to see the server.
+        names: Its own names for keys of an entry, where they differ from those of ``mcpServers``.
+        process: Further keys of an entry with a command; a ``name`` gets that of the server.
+        remote: Further keys of an entry with a URL; None if its file takes only commands.
+        then: How to make it read its file again, and where it shows the server.
         logs: Where to look if the server does not show up.
         yaml: Whether its file is YAML.
     """
@@ -48,7 +48,7 @@ class Host:
             environ: The environment variables.
 
         Raises:
-            RuntimeError: If the user has no home.
+            RuntimeError: If the user has no home directory.
         """
         if scope == "project":
             return Path.cwd() / self.project
@@ -58,7 +58,7 @@ class Host:
             "CONFIG": environ.get("XDG_CONFIG_HOME") or str(home / ".config"),
             "APPDATA": environ.get("APPDATA") or str(home / "AppData" / "Roaming"),
         }
-        first, _, rest = self.user.get(platform, self.user["linux"]).partition("/")
+        first, _, rest = self.user.get(platform, self.user["other"]).partition("/")
         return Path(folders[first], *rest.split("/"))
 
     def entry(self, name: str, plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,10 +66,6 @@ class Host:
         more = self.process if "command" in plain else self.remote or {}
         named = {"name": name} if "name" in more else {}
         return {**more, **named, **{self.names.get(key, key): value for key, value in plain.items()}}
-
-
-def _everywhere(path: str) -> dict[str, str]:
-    return {"linux": path}
 
 
 # The paths and keys are those of the hosts' documentation; docs/how-to/hosts.md says when that was read.
@@ -80,7 +76,7 @@ HOSTS = {
         user={
             "darwin": "~/Library/Application Support/Claude/claude_desktop_config.json",
             "win32": "APPDATA/Claude/claude_desktop_config.json",
-            "linux": "CONFIG/Claude/claude_desktop_config.json",
+            "other": "CONFIG/Claude/claude_desktop_config.json",
         },
         remote=None,
         then="Quit Claude Desktop, not only its window, and start it again; Settings > Developer lists the server.",
@@ -89,7 +85,7 @@ HOSTS = {
     "claude-code": Host(
         title="Claude Code",
         table="mcpServers",
-        user=_everywhere("~/.claude.json"),
+        user={"other": "~/.claude.json"},
         project=".mcp.json",
         process={"type": "stdio"},
         remote={"type": "http"},
@@ -99,7 +95,7 @@ HOSTS = {
     "cursor": Host(
         title="Cursor",
         table="mcpServers",
-        user=_everywhere("~/.cursor/mcp.json"),
+        user={"other": "~/.cursor/mcp.json"},
         project=".cursor/mcp.json",
         then="Switch the server on in Cursor's list of MCP servers, in its settings.",
         logs="the panel Output, MCP Logs",
@@ -110,7 +106,7 @@ HOSTS = {
         user={
             "darwin": "~/Library/Application Support/Code/User/mcp.json",
             "win32": "APPDATA/Code/User/mcp.json",
-            "linux": "CONFIG/Code/User/mcp.json",
+            "other": "CONFIG/Code/User/mcp.json",
         },
         project=".vscode/mcp.json",
         process={"type": "stdio"},
@@ -121,7 +117,7 @@ HOSTS = {
     "gemini-cli": Host(
         title="Gemini CLI",
         table="mcpServers",
-        user=_everywhere("~/.gemini/settings.json"),
+        user={"other": "~/.gemini/settings.json"},
         project=".gemini/settings.json",
         names={"url": "httpUrl"},
         then="Start a new session; /mcp shows the server and its tools.",
@@ -133,7 +129,7 @@ HOSTS = {
         user={
             "darwin": "~/.config/goose/config.yaml",
             "win32": "APPDATA/Block/goose/config/config.yaml",
-            "linux": "CONFIG/goose/config.yaml",
+            "other": "CONFIG/goose/config.yaml",
         },
         names={"command": "cmd", "env": "envs", "url": "uri"},
         process={"enabled": True, "type": "stdio", "name": "", "description": "", "timeout": 300},
@@ -148,7 +144,7 @@ HOSTS = {
         user={
             "darwin": "~/.config/zed/settings.json",
             "win32": "APPDATA/Zed/settings.json",
-            "linux": "CONFIG/zed/settings.json",
+            "other": "CONFIG/zed/settings.json",
         },
         project=".zed/settings.json",
         then="Zed reads its file at once; the settings of the agent panel show a green dot beside the server.",

@@ -26,13 +26,13 @@ def run(options: argparse.Namespace) -> int:
     if options.scope == "project" and not host.project:
         raise Exit(f"{host.title} has no file for a single project; leave out --scope")
     name = server_name(options)
-    # Goose itself finds an extension by its name in small letters.
+    # Goose itself finds an extension by its name in lower case.
     name = name.lower() if host.yaml else name
     entry = host.entry(name, plain_entry(options, only_commands=host.remote is None))
     try:
         path = host.file(options.scope, sys.platform, os.environ)
     except RuntimeError:
-        raise Exit("this user has no home; set HOME to the folder with the host's files") from None
+        raise Exit("this user has no home directory; set HOME to the one with the host's files") from None
     if options.write:
         print(_put(path, host.table, name, entry, yaml=host.yaml, force=options.force))
     else:
@@ -41,11 +41,11 @@ def run(options: argparse.Namespace) -> int:
         print(shown(host.table, name, entry))
     print(host.then)
     print(f"If the server is missing there, see {host.logs.replace('{name}', name)}.")
-    # Ours reads the files of all hosts but one.
+    # We read the files of all hosts but Goose, whose file is YAML.
     target = shlex.quote(options.server) if host.yaml else f"{shlex.quote(str(path))}#{name}"
     print(f"To try it without {host.title}: trio-mcp list {target}")
     if not options.env and not is_url(options.server):
-        print("The server gets few variables of your environment; pass those that it needs with --env NAME=VALUE.")
+        print("The server gets only a few variables of your environment; pass others with --env NAME=VALUE.")
     if not is_url(options.server) and ".py" not in options.server:
         print(f"Its package must be installed in the environment of {sys.executable}.")
     return OK
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: bool, force: bool) -> str:
     """Write an entry into a host's file; return what was done."""
-    # The file itself, where it is a link: many people keep such files elsewhere.
+    # A symbolic link is followed: many people keep such files elsewhere.
     file = Path(os.path.realpath(path))
     try:
         before = read_regular(file) if file.exists() else None
@@ -69,7 +69,7 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
                 backup.unlink()
             raise
     except Taken:
-        raise Exit(f"{path} has another server {name!r}; add --force to replace it, or --name", FAILED) from None
+        raise Exit(f"{path} has another server {name!r}; add --force to replace it, or give a --name", FAILED) from None
     except (NotEditable, ValueError) as exc:
         why = "is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         why = why if isinstance(exc, NotEditable) else f"it {why}"
@@ -80,7 +80,7 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
 
 
 def _backup(file: Path, content: bytes) -> Path:
-    """Keep a copy of a file beside it, under a name that is free."""
+    """Keep a copy of a file beside it, under a name that is not in use."""
     names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
     mode = stat.S_IMODE(file.stat().st_mode)
     for name in names:
@@ -95,9 +95,9 @@ def _backup(file: Path, content: bytes) -> Path:
 
 
 def _replace(file: Path, content: bytes, before: bytes | None) -> None:
-    """Replace a file at once, so that its host never reads a part of it."""
+    """Replace a file in one step, so that its host never reads half of it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # For the user's eyes only, unless it was otherwise: it may hold keys.
+    # Only the user may read it, unless others could read it before: it may contain keys.
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with open(descriptor, "wb") as out:
@@ -108,7 +108,9 @@ def _replace(file: Path, content: bytes, before: bytes | None) -> None:
             os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
         # Some hosts write their file while they run.
         if (file.read_bytes() if file.exists() else None) != before:
-            raise Exit(f"{file} has just been changed, perhaps by its host, and is left so; run this again", FAILED)
+            raise Exit(
+                f"{file} has just been changed, perhaps by its host, and was not touched; run this again", FAILED
+            )
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)

@@ -1,4 +1,4 @@
-"""Finds the `Server` in a Python file or module."""
+"""Find the `Server` in a Python file or module."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
 
     Args:
         name: The name of the server.
-        arguments: What the file finds in ``sys.argv`` behind its own name.
+        arguments: The words that the file finds in ``sys.argv`` after its own name.
 
     Raises:
         Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
-    # For good, not only while it is imported: tools may read it, too.
+    # This is never undone: the server's tools may read it, too, and not only the import of its file.
     sys.argv = [source, *arguments]
     # The factory runs in here, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
@@ -54,8 +54,8 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
 
 
 def _made(factory: Any, name: str) -> BaseServer:
-    if _is_foreign(factory):
-        raise _foreign(name.partition(":")[0], factory)
+    source = name.partition(":")[0]
+    _refuse_foreign(source, factory)
     if not callable(factory):
         raise Exit(f"{name} must be a Server or a function that makes one, but is of type {type(factory).__name__}")
     if not _without_arguments(factory):
@@ -65,9 +65,8 @@ def _made(factory: Any, name: str) -> BaseServer:
     except Exception as exc:
         raise _failed(f"{name}() failed", exc) from None
     if inspect.iscoroutine(made):
-        made.close()  # or Python would warn of a coroutine that was never awaited
-    if _is_foreign(made):
-        raise _foreign(name.partition(":")[0], made)
+        made.close()  # otherwise Python would warn of a coroutine that was never awaited
+    _refuse_foreign(source, made)
     if not isinstance(made, BaseServer):
         raise Exit(f"{name}() returned something of type {type(made).__name__}, not a Server")
     return made
@@ -82,7 +81,7 @@ def _imported(source: str) -> ModuleType:
     except Exit:
         raise
     except Exception as exc:
-        # Most likely such a server, in the wrong environment.
+        # Most likely this is a server of that library, in the wrong environment.
         if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
             text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
             raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
@@ -97,7 +96,7 @@ def _imported_file(source: str) -> ModuleType:
         )
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as `python FILE` does
-    # Under its own name, so that modules that import it get this one; but it must not replace a module of that name.
+    # It gets its own name, so that modules that import it get this one; but it must not replace another module.
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_served_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -115,7 +114,7 @@ def _imported_module(source: str) -> ModuleType:
     try:
         return importlib.import_module(source)
     except ModuleNotFoundError as exc:
-        # Only if the named module itself is missing: an import that fails inside it is shown with its traceback.
+        # This is so only if the named module is missing: an import that fails inside it is shown with its traceback.
         if exc.name is not None and (source == exc.name or source.startswith(f"{exc.name}.")):
             raise Exit(f"there is no module {exc.name!r}; for a file, write {source}.py", USAGE) from None
         raise
@@ -134,9 +133,9 @@ def _attribute(module: ModuleType, source: str, attribute: str) -> Any:
 def _servers(module: ModuleType) -> dict[str, BaseServer]:
     """Return the servers of a module, each under the first of its names."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
-    seen: set[int] = set()
     # They are compared by identity: one server under two names is one server.
-    return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
+    first = {id(value): name for name, value in reversed(found.items())}
+    return {name: value for name, value in found.items() if first[id(value)] == name}
 
 
 def _only_server(module: ModuleType, source: str) -> Any:
@@ -146,8 +145,7 @@ def _only_server(module: ModuleType, source: str) -> Any:
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
     if not found:
-        if (foreign := next(filter(_is_foreign, vars(module).values()), None)) is not None:
-            raise _foreign(source, foreign)
+        _refuse_foreign(source, *vars(module).values())
         raise Exit(
             f"{source} has no Server at its top level; if a function makes it, write {source}:FUNCTION, or annotate "
             f"the function with `-> Server`"
@@ -157,30 +155,24 @@ def _only_server(module: ModuleType, source: str) -> Any:
     return next(iter(found.values()))
 
 
-def _is_foreign(value: object) -> bool:
-    # The name decides: neither library need be installed, and importing one takes a second.
-    return any(
-        kind.__module__.partition(".")[0] in FOREIGN and kind.__name__ in ("FastMCP", "MCPServer", "Server")
-        for kind in type(value).__mro__
-    )
-
-
-def _foreign(source: str, server: object) -> Exit:
-    library = next(
-        FOREIGN[top] for kind in type(server).__mro__ if (top := kind.__module__.partition(".")[0]) in FOREIGN
-    )
-    command = f"python {source}" if source.endswith(".py") else f"python -m {source}"
-    return Exit(
-        f"{source} has a server of {library}, which runs by itself: start it with `{command}`, and look at it with"
-        f" `trio-mcp inspect -- {command}`",
-        hint=False,
-    )
+def _refuse_foreign(source: str, *values: object) -> None:
+    """Raise `Exit` if a value is a server of another library."""
+    for kind in (kind for value in values for kind in type(value).__mro__):
+        # The names decide: neither library need be installed, and importing one takes a second.
+        library = FOREIGN.get(kind.__module__.partition(".")[0])
+        if library is not None and kind.__name__ in ("FastMCP", "MCPServer", "Server"):
+            command = f"python {source}" if source.endswith(".py") else f"python -m {source}"
+            raise Exit(
+                f"{source} has a server of {library}, which runs by itself: start it with `{command}`, and look at it"
+                f" with `trio-mcp inspect -- {command}`",
+                hint=False,
+            )
 
 
 def _says_it_makes_one(module: ModuleType, value: object) -> bool:
     if not inspect.isfunction(value) or value.__module__ != module.__name__ or not _without_arguments(value):
         return False
-    # Read as it stands, not evaluated: a postponed annotation may name what is imported only for type checkers.
+    # A postponed annotation is not evaluated: it may name something that is imported only for type checkers.
     returned = value.__annotations__.get("return")
     if isinstance(returned, str):
         return returned.strip("'\"").rpartition(".")[2] == "Server"
@@ -207,8 +199,8 @@ def _failed(what: str, exc: Exception) -> Exit:
 
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Send to standard error what is printed meanwhile, by this process or its children."""
-    # Flushed before each switch: what waits in Python's buffer belongs to where the descriptor pointed when it was
+    """Redirect to standard error whatever this process or its children print during the block."""
+    # Flushed before each switch: text in Python's buffer belongs to the file that the descriptor meant when it was
     # printed.
     sys.stdout.flush()
     kept = os.dup(1)  # the descriptor, not `sys.stdout`: children and C code write to it directly

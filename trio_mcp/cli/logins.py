@@ -25,12 +25,12 @@ from trio_mcp.http.client.websocket import http_url
 __all__ = ["COMMANDS"]
 
 SECRET = "TRIO_MCP_CLIENT_SECRET"
-"""The variable with the secret of ``--client-id``. Not an option, as other users can read those in the list of
+"""The variable with the secret of ``--client-id``. It is not an option, as other users can read those in the list of
 processes."""
 
 
 def login(options: argparse.Namespace) -> int:
-    """Let the user sign in to a server, and keep the login."""
+    """Let a person sign in to a server, and keep the login."""
     from trio_mcp import auth
 
     how = "device" if options.device else "paste" if options.no_browser else "browser"
@@ -45,7 +45,7 @@ def login(options: argparse.Namespace) -> int:
     if not isinstance(oauth, auth.OAuth):
         raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
     trio.run(oauth.sign_in, server)
-    # Alone, and from where it was kept: this one has not failed if a login elsewhere is damaged.
+    # Only this login is read, from its own store: a damaged one elsewhere must not make this command fail.
     (found,) = trio.run(_stored, oauth.store, server) or [{}]
     scopes = f", for {' '.join(found['scopes'])}" if found.get("scopes") else ""
     at = f" at {clean_line(found['issuer'])}" if "issuer" in found else ""
@@ -89,7 +89,7 @@ def logout(options: argparse.Namespace) -> int:
     for server in servers:
         try:
             dropped = trio.run(oauth.sign_out, server)
-        # The login is dropped even so, and the next ones must not stay because one can't be revoked.
+        # The login is dropped even so, and the others must not stay because this one can't be revoked.
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED
@@ -118,9 +118,9 @@ def logins(options: argparse.Namespace) -> int:
 def _until(found: dict[str, Any]) -> str:
     at = found["expiresAt"]
     if found["renewable"] or at is None:
-        return "renewed when needed" if found["renewable"] else "holds until it is refused"
+        return "renewed when needed" if found["renewable"] else "valid until it is refused"
     left = (at - time.time()) / 60
-    return f"holds for {left:.0f} min" if left >= 1 else "expired"
+    return f"valid for {left:.0f} min" if left >= 1 else "expired"
 
 
 async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
             print(f"what is stored for {clean_line(server)} is {exc}; remove it (trio-mcp logout)", file=sys.stderr)
             continue
         if login is None or not (login.access_token or login.refresh_token):
-            continue  # signed out meanwhile; what is left is the registration
+            continue  # signed out meanwhile: only the registration is left
         found.append(
             {
                 "server": server.removesuffix(PROVIDER),

@@ -1,4 +1,4 @@
-"""``trio-mcp new``: make the folder of a project, with a server, its tests, and what it takes to install it."""
+"""``trio-mcp new``: make the folder of a project, with a server, its tests, and the files that installing it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["run"]
 # A package may have such a name (PEP 508), and so may a module: without a dot, and without a digit at the beginning.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
-"""Modules that the project itself has or installs, besides this package and what it needs."""
+"""Modules that the project itself has or installs, in addition to this package and its dependencies."""
 
 _CLONE = '"$TRIO_MCP"'
 _WHERE = """
@@ -83,7 +83,7 @@ dist/
 """,
     "src/$module/__init__.py": '"""An MCP server."""\n',
     "src/$module/server.py": '''\
-"""The server. Whatever has a decorator of it is offered to its clients."""
+"""The server. Every function with one of its decorators is offered to its clients."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -179,7 +179,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(name)
     source = _own_source()
     quoted = source and shlex.quote(source)
-    # The README goes to other machines, which have no folder of this one.
+    # The README is read on other machines, too, which don't have this one's folders.
     local = source.startswith("/")
     install = _install(_CLONE if local else quoted)
     where = _WHERE if local else ""
@@ -194,9 +194,15 @@ def run(options: argparse.Namespace) -> int:
         raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
     except OSError as exc:
         raise Exit(f"can't make {name}: {exc.strerror or exc}", FAILED) from None
-    steps = [f"cd {name}", "python3 -m venv .venv", _install(quoted), ".venv/bin/pytest"]
-    steps.append(f".venv/bin/trio-mcp inspect src/{module}/server.py")
-    print("\n  ".join([f"{name}/ has a server, its tests, and a README. What to do next:", *steps]))
+    lines = [
+        f"{name}/ has a server, its tests, and a README. What to do next:",
+        f"cd {name}",
+        "python3 -m venv .venv",
+        _install(quoted),
+        ".venv/bin/pytest",
+        f".venv/bin/trio-mcp inspect src/{module}/server.py",
+    ]
+    print("\n  ".join(lines))
     return OK
 
 
@@ -212,10 +218,10 @@ def _module(name: str) -> str:
             " have only letters, digits, - and _ in between"
         )
     module = name.lower().replace("-", "_")
-    # Also what is installed here: the project would hide it from this package, if it did not hide the project.
+    # An installed module counts, too: either the project would hide it from this package, or it would hide the project.
     known = module in (*TAKEN, *sys.stdlib_module_names) or keyword.iskeyword(module)
     if known or importlib.util.find_spec(module) is not None:
-        raise Exit(f"a project can't be called {name!r}, as there is another use for the word {module}")
+        raise Exit(f"a project can't be called {name!r}, as the name {module} has another use")
     return module
 
 
@@ -230,7 +236,7 @@ def _own_source() -> str:
         url = found.get("url", "")
         if "vcs_info" in found:
             return f"{found['vcs_info']['vcs']}+{url}@{found['vcs_info']['commit_id']}"
-        # A file, or a folder, as that of a clone.
+        # It may be a file, or a folder such as a clone.
         return unquote(urlsplit(url).path) if url.startswith("file:") else url
     except (metadata.PackageNotFoundError, ValueError, KeyError):
         return ""

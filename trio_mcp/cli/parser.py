@@ -6,6 +6,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import attrs
@@ -56,7 +57,7 @@ class Command:
         serves: Whether it has the options of a server over HTTP, WebSocket, TCP or a Unix socket.
         has_target: Whether it talks to a server, and so has a TARGET and the options of the connection.
         own_client: Whether it does so without a `Client`, and so has only the options for reaching the server.
-        passes_arguments: Whether it has a FILE of its own, for which the words after ``--`` are arguments.
+        passes_arguments: Whether it has a FILE, which gets the words after ``--`` as its arguments.
     """
 
     help: str
@@ -126,16 +127,9 @@ def _duration(text: str) -> float:
     return _above_zero(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _above_zero(text)
 
 
-def _from_one(text: str) -> int:
+def _from_one(text: str, most: float = math.inf) -> int:
     value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-def _port(text: str) -> int:
-    value = _from_one(text)
-    if value > 65535:
+    if not 1 <= value <= most:
         raise ValueError(text)
     return value
 
@@ -146,18 +140,18 @@ NUMBER = _typed("a number above 0", _above_zero)
 TIME = _typed("a time, such as 90s or 5m", _duration)
 WHOLE = _typed("a whole number", int)
 FROM_ONE = _typed("a whole number from 1", _from_one)
-PORT = _typed("a port from 1 to 65535", _port)
+PORT = _typed("a port from 1 to 65535", partial(_from_one, most=65535))
 
 
 def _ladder(text: str) -> tuple[int, ...]:
     steps = tuple(map(int, text.split(",")))
-    # At least one, and at most 20 (chosen), each above the one before.
+    # There must be 1 to 20 steps (chosen), each above the one before.
     if not 1 <= steps[0] <= steps[-1] <= MOST_IN_FLIGHT or [*steps] != sorted({*steps}) or len(steps) > 20:
         raise ValueError(text)
     return steps
 
 
-# Chosen: beyond it a single client only measures its own queue.
+# Chosen: with more calls in flight, a single client only measures its own queue.
 MOST_IN_FLIGHT = 1024
 LADDER = _typed(f"up to 20 rising whole numbers from 1 to {MOST_IN_FLIGHT}, such as 1,4,16,64", _ladder)
 
@@ -222,14 +216,14 @@ CONNECTION = (
     Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to connect, and to wait for a response"),
     Argument(
         "--log-level",
-        # Those of `LoggingLevel`, repeated because its module imports pydantic.
+        # The levels of `LoggingLevel`, repeated because its module imports pydantic.
         choices=("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
         metavar="LEVEL",
         help="show the server's log messages of this level and above",
     ),
     VERBOSE,
 )
-# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults count.
+# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults apply.
 SERVING = (
     Argument(
         "--transport", default="stdio", metavar="NAME", help="stdio (the default), http, sse, websocket, tcp, unix, ..."
@@ -255,7 +249,7 @@ HTTP = (
     Argument("--event-store", metavar="FILE", help="store what is sent, for clients whose connection breaks"),
     Argument("--auth-issuer", action="append", metavar="URL", help="admit only tokens of this authorization server"),
     Argument("--auth-resource", metavar="URL", help="the URL of this server, which tokens must be for"),
-    Argument("--auth-scope", action="append", metavar="SCOPE", help="what every token must allow"),
+    Argument("--auth-scope", action="append", metavar="SCOPE", help="a scope that every token must have"),
 )
 SOCKETS = (
     Argument("--allow-remote", action="store_const", const=True, help="let other machines connect without TLS"),
@@ -302,7 +296,7 @@ CHECKING = (
     Argument("--dry-run", action="store_true", help="connect, list, and say what would be done"),
     JSON,
 )
-# Options of the commands that a server may ask something for.
+# Options of the commands during which a server may ask for input.
 ANSWERS = (
     Argument(
         "--answer",
@@ -312,9 +306,9 @@ ANSWERS = (
         metavar="NAME=VALUE",
         help="the value of a field, for forms that the server asks to be filled in; can be repeated",
     ),
-    Argument("--sample", metavar="TEXT", help="what to say for a language model, if the server asks for one"),
+    Argument("--sample", metavar="TEXT", help="the text that a language model says, if the server asks for one"),
 )
-# Options of `bench`. The defaults of what a library would also need are those of `BenchTerms`, which imports more.
+# Options of `bench`. The defaults of `BenchTerms` are repeated, because its module imports more.
 BENCHING = (
     Argument(
         "--tool",
@@ -448,7 +442,7 @@ COMMANDS = {
         (
             Argument("target", metavar="TARGET", help="a URL, or mcp.json#name"),
             Argument(
-                "--scope", action="append", metavar="SCOPE", help="ask for this; by default for what the server names"
+                "--scope", action="append", metavar="SCOPE", help="ask for this; by default for those the server names"
             ),
             Argument(
                 "--client-id",
@@ -544,7 +538,7 @@ COMMANDS = {
                 choices=("user", "project"),
                 default="user",
                 metavar="SCOPE",
-                help="whose file: user, yours (the default), or project, that of the current directory",
+                help="whose file: user (yours, the default) or project (that of the current directory)",
             ),
             Argument("--write", action="store_true", help="write the host's file, after making a copy of it"),
             Argument("--force", action="store_true", help="replace a server of the same name"),
@@ -573,7 +567,7 @@ COMMANDS = {
 
 
 WHAT = {"call": "tool", "prompt": "prompt"}
-"""The program that a command gives arguments to; also the name of the command's own argument."""
+"""The kind of thing that a command passes arguments to, which is also the name of the argument for its name."""
 
 MEANT = {
     "version": "`trio-mcp --version`",
@@ -585,7 +579,7 @@ MEANT = {
     "proxy": "`trio-mcp bridge`",
     "inspector": "`trio-mcp dev`",
 }
-"""The command to write in place of one of other programs."""
+"""Commands of other programs, and what to write in place of each."""
 
 
 def _command_parser(name: str, *, rest: bool = False) -> _Parser:
@@ -593,27 +587,27 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
 
     Args:
         name: The command.
-        rest: Whether more words follow after ``--``, so that there need not be a TARGET.
+        rest: Whether more words follow after ``--``, so that the TARGET may be missing.
     """
     command = COMMANDS[name]
     examples = "\n".join(["examples:", *(f"  {each}" for each in command.examples)])
     about = (
-        TARGETS if command.has_target else "What follows -- is for the file itself." if command.passes_arguments else ""
+        TARGETS if command.has_target else "The words after -- are for the file." if command.passes_arguments else ""
     )
     parser = _Parser(
         prog=f"trio-mcp {name}",
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
         epilog=f"{about}\n\n{examples}".lstrip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        # A shortened option would mean something else, or nothing, once there is another one that begins like it.
+        # A shortened option would mean something else, or nothing, once another option begins with the same letters.
         allow_abbrev=False,
     )
-    # The file of `record` and `replay` comes first, as that of `cp` does.
     ahead = [each for each in command.arguments if each.name == "file"]
+    # The file of `record` and `replay` comes before the TARGET.
     for each in ahead:
         parser.add_argument(each.name, **each.settings)
     if command.has_target:
-        # Beside `--tool`, whose arguments may have taken it; see `_untangle`.
+        # For `bench` it may stand among the arguments of `--tool`; see `_untangle`.
         optional = rest or name == "bench"
         parser.add_argument("target", metavar="TARGET", nargs="?" if optional else None, help="the server; see below")
     for heading, arguments in command.groups().items():
@@ -639,12 +633,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command is None:
         _without_command(name)
     rest: list[str] | None = None
-    # argparse must not see what follows: it has options of its own.
+    # argparse must not see the words after it: they may have options of their own.
     if "--" in words and (command.has_target or command.passes_arguments):
         at = words.index("--")
         words, rest = words[:at], words[at + 1 :]
     parser = _command_parser(name, rest=rest is not None)
-    # Intermixed: options may stand between the positional arguments, `call TARGET --json TOOL`.
+    # Options may stand between the positional arguments, as in `call TARGET --json TOOL`.
     options, extra = parser.parse_known_intermixed_args(words)
     if extra:
         known = [each.name for each in itertools.chain.from_iterable(command.groups().values())]
@@ -670,7 +664,7 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
     """Decide whether the words after ``--`` are a command, or the arguments for the file that is the TARGET."""
     words = getattr(options, "arguments", None)
     what = WHAT.get(options.command)
-    # Without a TARGET, all words have moved up: `call TOOL name=value -- COMMAND`.
+    # Without a TARGET, each word has taken the place of the one before: `call TOOL name=value -- COMMAND`.
     if what is not None and options.target is not None:
         moved = getattr(options, what)
         if moved is not None and _is_argument(moved):
@@ -691,7 +685,7 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
 
 
 def _untangle(options: argparse.Namespace, parser: _Parser, rest: list[str] | None) -> None:
-    """Tell the TARGET from the arguments of a tool: `bench --tool NAME name=value TARGET`."""
+    """Find the TARGET among the arguments of a tool: `bench --tool NAME name=value TARGET`."""
     for words in options.tool:
         if len(words) > 1 and not _is_argument(words[-1]) and options.target is None and rest is None:
             options.target = words.pop()
@@ -706,7 +700,7 @@ def _is_argument(word: str) -> bool:
 
 
 def _without_command(name: str) -> NoReturn:
-    """Do what the program does without a command: show its help, its version, or what is wrong."""
+    """Show the program's help or version, or an error, for a line that begins with no known command."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {each:{width}}  {command.help}" for each, command in COMMANDS.items())
     top = _Parser(
@@ -726,8 +720,8 @@ def _without_command(name: str) -> NoReturn:
     if name.startswith("-"):
         theirs = {each.name for command in COMMANDS.values() for group in command.groups().values() for each in group}
         meant = "" if name in theirs else did_you_mean(name, ("--help", "--version"))
-        top.error(f"{name!r} is not an option of trio-mcp{meant or '; the options of a command stand after it'}")
-    # A target in its place: most likely the user wants to see what there is.
+        top.error(f"{name!r} is not an option of trio-mcp{meant or '; the options of a command come after it'}")
+    # There is a target in place of the command: most likely the user wants to see what that server offers.
     if name.endswith((".py", ".json")) or "://" in name:
         top.error(f"the command is missing; did you mean `trio-mcp inspect {name!r}`?")
     if name in MEANT:

@@ -1,11 +1,10 @@
-"""``trio-mcp record``: record what a client and a server say to each other, standing between them."""
+"""``trio-mcp record``: record what a client and a server say to each other, by standing between them."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -15,13 +14,11 @@ from typing import Any, BinaryIO
 
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.check import shown_name
 from trio_mcp.cli.exits import OK, Exit
-from trio_mcp.cli.signing_in import with_stored_token
-from trio_mcp.cli.targets import target_of
+from trio_mcp.cli.reporting import until_signalled
+from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean
-from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import target_name
 from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.recording.http import HttpRecorder
@@ -38,19 +35,17 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Record until the server ends, or until Ctrl-C."""
-    target = with_stored_token(target_of(options))
-    if isinstance(target, FailoverParameters):
-        raise Exit("a recording needs one way to the server, not several", hint=False)
+    target = single_target(options, "a recording")
     with _opened(options.file) as file:
-        place = options.port, options.path
-        count = trio.run(_record, target, shown_name(options) or target_name(target), file, *place)
+        name = shown_name(options) or target_name(target)
+        count = trio.run(_record, target, name, file, options.port, options.path)
     print(f"trio-mcp record: {count} events in {clean(options.file)}", file=sys.stderr)
     return OK
 
 
 def _opened(path: str) -> BinaryIO:
     try:
-        # Private: secrets are masked, but only those that can be recognised.
+        # The file is private: secrets are masked, but only those that can be recognised.
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
@@ -58,17 +53,9 @@ def _opened(path: str) -> BinaryIO:
 
 async def _record(target: Any, name: str, file: BinaryIO, port: int | None, path: str | None) -> int:
     tape = FileTape(TranscriptWriter(file, target=name))
-    # SIGTERM as well: over stdio a client that was told to start the recorder in place of the server ends it so
-    # (`basic/lifecycle`, Shutdown), and the number of events is still told.
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
-
-        async def listen() -> None:
-            await anext(signals)
-            scope.cancel("told to end")
-
-        async with background_nursery() as nursery:
-            nursery.start_soon(listen)
-            await _between(target, tape, port, path)
+    # SIGTERM ends it, too: over stdio, a client that starts the recorder in place of the server sends that
+    # (`basic/lifecycle`, Shutdown), and the number of events is still printed.
+    await until_signalled(partial(_between, target, tape, port, path))
     return tape.count
 
 
@@ -91,8 +78,11 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
             serve = partial(trio.serve_listeners, recorder.serve, listeners)
         # Flushed: the port may be one that the system has chosen, so the program that starts the client reads it from
         # here.
-        text = f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done"
-        print(text, file=sys.stderr, flush=True)
+        print(
+            f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done",
+            file=sys.stderr,
+            flush=True,
+        )
         await serve()
 
 
@@ -100,9 +90,9 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
 async def _listening(
     target: Any, port: int | None, path: str | None
 ) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
-    """Listen where only programs of this machine can connect; yield the listeners, and where they are."""
-    # A client speaks to the server with the credentials of the command line, and with the user's rights. So what only
-    # one user may connect to is not opened to the others, as a port would be.
+    """Listen where only programs of this machine can connect; yield the listeners and their address."""
+    # A client speaks to the server with the credentials of the command line, and with the user's rights. So for a Unix
+    # socket, which may admit a single user, this opens another one, and no port, which admits them all.
     is_unix = not isinstance(target, HttpServerParameters) and read_address(target).scheme == "unix"
     if (port if is_unix else path) is not None:
         given, where = ("--port", "a URL with a host") if is_unix else ("--path", "a Unix socket")
@@ -112,7 +102,7 @@ async def _listening(
         if is_unix:
             place = path or f"{stack.enter_context(TemporaryDirectory(prefix='trio-mcp-'))}/socket"
             opening = listen_unix(place, 0o600)
-        # The resolver would take its remainder.
+        # The resolver would use the remainder of a larger number.
         elif port is not None and not 0 <= port < 65536:
             raise Exit(f"--port must be from 0 to 65535; got {port}")
         else:

@@ -1,4 +1,4 @@
-"""``trio-mcp run --reload``: runs the server in a child process, and restarts it when a source file changes.
+"""``trio-mcp run --reload``: run the server in a child process, and restart it when a source file changes.
 
 Over stdio the client keeps its connection: this process holds it, and passes messages on. A new server process gets the
 ``initialize`` that the client sent to the first one.
@@ -7,7 +7,6 @@ Over stdio the client keeps its connection: this process holds it, and passes me
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -33,7 +32,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.server import stdio_server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
-__all__ = ["Relay", "reload_process", "reload_stdio", "source_files", "until_signalled"]
+__all__ = ["Relay", "reload_process", "reload_stdio", "source_files"]
 
 INTERVAL = 0.5
 """Seconds between two checks of the files. Polling needs no support of the platform, and works on network drives."""
@@ -54,7 +53,7 @@ def source_files(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
-            # A virtual environment: thousands of files that are not the user's source.
+            # This is a virtual environment, with thousands of files that are not the user's source.
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith((".", "__")) and name != "node_modules"]
@@ -82,27 +81,10 @@ def _say(text: str) -> None:
     print(f"trio-mcp run: {text}", file=sys.stderr, flush=True)
 
 
-async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: object) -> int:
-    """Serve until ``serve`` returns, or until SIGINT or SIGTERM; return the signal, or 0 without one."""
-    received = 0
-    # By default SIGTERM would end this process at once, and the server's process would outlive it.
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-
-        async def run() -> None:
-            await serve(*arguments)
-            nursery.cancel_scope.cancel("the client has left")  # ends the wait for a signal
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
-            received = await anext(signals)
-            nursery.cancel_scope.cancel("told to end")
-    return received
-
-
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
     """Serve until cancelled, restarting whenever a file in the folder changes."""
     while True:
-        # Before the server is started: what is saved while it is being imported is a change, too.
+        # Listed before the server is started: a file that is saved while it is being imported is a change, too.
         before = source_files(folder)
         async with trio.open_nursery() as generation:
             # If the server ends by itself, this goes on waiting for a change: saving the file starts it again.
@@ -135,20 +117,20 @@ async def reload_process(command: list[str], folder: Path) -> None:
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
     """Serve standard input and output with a command, restarted when a file changes, until the client leaves."""
-    # The whole environment: the server is the user's own, and this process only stands in for it.
+    # It gets the whole environment: the server is the user's own, and this process only stands in for it.
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
         relay = Relay(write, parameters)
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
         nursery.start_soon(relay.hand_on)
         async for item in read:
-            # Never waits for a server: reading on is the only way to notice that the client has left.
+            # This never waits for a server: only by reading on can we notice that the client has left.
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
 
 
 class Relay:
-    """Passes messages between one client and a succession of server processes."""
+    """A relay of messages between one client and a succession of server processes."""
 
     def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client
@@ -158,7 +140,7 @@ class Relay:
         self._ready = trio.Event()  # set when a server takes messages, or has failed
         self._handshake: Request | None = None  # the client's `initialize`, replayed to each new server
         self._confirmed = False  # whether the client has sent `notifications/initialized`
-        self._replayed: RequestId | None = None  # the id of the replay: its response is not the client's to see
+        self._replayed: RequestId | None = None  # the id of the replay, whose response the client must not see
         self._asked: set[RequestId] = set()  # the client's requests without a response
         self._asking: set[RequestId] = set()  # the server's requests without a response
 
@@ -171,7 +153,7 @@ class Relay:
                 if self._handshake is None:
                     self._ready.set()
                 else:
-                    # It keeps the client's id: that has been answered, so the client uses it for no other request.
+                    # It keeps the client's id, which the client uses for no other request: that one got its response.
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
@@ -187,7 +169,7 @@ class Relay:
             # Responses that the client still sends to the old server are dropped: the new one may use the same ids.
             self._asking.clear()
             self._replayed = None
-            # Shielded, as cancellation is the usual end: every call that was pending is owed a response.
+            # Shielded, as cancellation is the usual end: every pending call must still get a response.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
                 for request_id in unanswered:
                     await self._refuse(request_id, "the server was restarted because its source changed: call again")
@@ -199,7 +181,7 @@ class Relay:
                 self._not_ready()
 
     def _not_ready(self) -> None:
-        # Replaced only after it was set: `hand_on` may be waiting for the present one.
+        # Replaced only if it is set: otherwise `hand_on` may be waiting for it.
         if self._ready.is_set():
             self._ready = trio.Event()
 
@@ -232,9 +214,9 @@ class Relay:
             case Request():
                 if message.method == "initialize":
                     self._handshake = message
-                # Before it is sent, as its response may be read before this task runs again.
+                # Noted before it is sent, as its response may be read before this task runs again.
                 self._asked.add(message.id)
-                # It has failed, or ends just now.
+                # If it can't be sent, the server has failed or is just ending.
                 if not await self._to_server(message):
                     self._asked.discard(message.id)
                     await self._refuse(message.id, "the server is not running: its standard error says why")
@@ -257,8 +239,8 @@ class Relay:
             if message.id not in self._asked:  # refused already, or never asked
                 return
             await self._to_client(message)
-            # This comes last: if this server is replaced while the response waits for the client, the request is
-            # refused.
+            # This comes last: if this server is replaced while the response still waits for the client, the request
+            # is refused.
             self._asked.discard(message.id)
             return
         if isinstance(message, Request):
@@ -266,14 +248,14 @@ class Relay:
             self._asking.add(message.id)
         await self._to_client(message)
 
-    async def _begin_anew(self, answer: Response | ErrorResponse) -> None:
+    async def _begin_anew(self, response: Response | ErrorResponse) -> None:
         """Complete the replayed handshake, and tell the client what the new server may have changed."""
         # A client confirms only once, so its confirmation has to be replayed as well.
         if self._confirmed:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()
-        declared: Any = answer.result.get("capabilities") if isinstance(answer, Response) else None
-        # The new source may offer something else; a client that was told so lists again.
+        declared: Any = response.result.get("capabilities") if isinstance(response, Response) else None
+        # The new source may offer something else; a client that is told so lists it again.
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):

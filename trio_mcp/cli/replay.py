@@ -1,4 +1,4 @@
-"""``trio-mcp replay``: say once more what a client said, and compare what comes back by the rules."""
+"""``trio-mcp replay``: send again what a client sent, and compare the responses by the rules."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_mcp.cli.check import needs_kit, runnable
-from trio_mcp.cli.exits import Exit
-from trio_mcp.cli.signing_in import with_stored_token
-from trio_mcp.cli.targets import target_of
+from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean_line, dumps
-from trio_mcp.client.failover.parameters import FailoverParameters
 
 if TYPE_CHECKING:
     # Imported late: it needs an extra.
@@ -22,20 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 MOST_EVENTS = 30
-"""Events that are shown before the one that breaks a rule, at most (chosen)."""
+"""The most events that are shown for a broken rule, up to the one that breaks it (chosen)."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay; return 1 if something comes out otherwise than before, or a rule is broken."""
+    """Replay the file; return 1 if a response differs from before, or a rule is broken."""
     needs_kit()
     from trio_mcp.conformance.plans.plan_files import read_plan_file
     from trio_mcp.conformance.replay import replay_plan, replay_transcript
     from trio_mcp.conformance.transcript.files import kind_of_file, read_transcript
     from trio_mcp.conformance.wires.targets import open_wire_for
 
-    target = with_stored_token(target_of(options))
-    if isinstance(target, FailoverParameters):
-        raise Exit("a replay needs one way to the server, not several", hint=False)
+    target = single_target(options, "a replay")
     deadline = 10.0 if options.timeout is None else options.timeout
 
     async def replay() -> Replayed:

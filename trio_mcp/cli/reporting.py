@@ -1,4 +1,4 @@
-"""Shared by commands that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
+"""Helpers of commands that run for a while: how Ctrl-C and SIGTERM end them, and the files that they write."""
 
 from __future__ import annotations
 
@@ -7,49 +7,51 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.cli.exits import INTERRUPTED, OK, TERMINATED, Exit
-from trio_mcp.cli.terminal import ProgressBar
+from trio_mcp.cli.exits import INTERRUPTED, OK, Exit
 
-__all__ = ["check_writable", "until_interrupted", "until_stopped", "write_text"]
+if TYPE_CHECKING:
+    from trio_mcp.cli.terminal import ProgressBar
+
+__all__ = ["check_writable", "until_interrupted", "until_signalled", "until_stopped", "write_text"]
 
 T = TypeVar("T")
 
 
 async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: ProgressBar) -> tuple[T, int]:
-    """Run something until it ends; Ctrl-C or SIGTERM asks it to end with what it has, a second one ends it at once.
+    """Run a function; Ctrl-C or SIGTERM asks it to end with what it has, and a second signal ends it at once.
 
-    Whatever way it ends, the processes that it has started have ended by then.
+    However it ends, the processes that it has started have ended by then.
 
     Args:
-        work: What is run; it gets the event that asks it to end.
-        bar: Its progress, which is erased at the end.
+        work: The function; it gets the event that asks it to end.
+        bar: Its progress bar, which is erased at the end.
 
     Returns:
-        What it returned, and the exit status for the signal: 0 without one.
+        The function's result, and the exit status for the signal: 0 without one.
 
     Raises:
         Exit: If there was a second signal.
     """
     stop = trio.Event()
     status = OK
-    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made. Nor does SIGTERM
-    # end this process alone, and leave the target behind.
+    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made, and SIGTERM
+    # does not end this process alone, which would leave the target running.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
             nonlocal status
-            status = _status(await anext(signals))
+            status = 128 + await anext(signals)  # as shells report it: see `exits`
             stop.set()
-            # Or the message would stand behind the bar, on the same line.
+            # Otherwise the message would follow the bar on the same line.
             bar.clear()
             if status == INTERRUPTED:
-                print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
-            status = _status(await anext(signals))
+                print("Stopping. Press Ctrl-C again to stop at once.", file=sys.stderr)
+            status = 128 + await anext(signals)
             scope.cancel("interrupted twice")
 
         try:
@@ -62,13 +64,18 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
     raise Exit("", status)
 
 
-async def until_stopped(stop: trio.Event, work: Callable[[], Awaitable[T]]) -> T | None:
-    """Return what a function returns, or None if an event cancels it first: what it has until then is of no use."""
+async def until_stopped(wait: Callable[[], Awaitable[object]], work: Callable[[], Awaitable[T]]) -> T | None:
+    """Return what a function returns, or None if it is cancelled first: what it has until then is of no use.
+
+    Args:
+        wait: Waits for what is to cancel the function, such as `trio.Event.wait`.
+        work: The function.
+    """
     with trio.CancelScope() as scope:
 
         async def listen() -> None:
-            await stop.wait()
-            scope.cancel("interrupted")
+            await wait()
+            scope.cancel("told to end")
 
         async with background_nursery() as nursery:
             nursery.start_soon(listen)
@@ -76,15 +83,25 @@ async def until_stopped(stop: trio.Event, work: Callable[[], Awaitable[T]]) -> T
     return None
 
 
-def _status(number: int) -> int:
-    return INTERRUPTED if number == signal.SIGINT else TERMINATED
+async def until_signalled(work: Callable[[], Awaitable[object]]) -> int:
+    """Run a function until it returns, or until SIGINT or SIGTERM cancels it; return the signal, or 0 without one."""
+    received = 0
+    # By default SIGTERM would end this process at once: a child process would outlive it, and no report be given.
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+
+        async def signalled() -> None:
+            nonlocal received
+            received = await anext(signals)
+
+        await until_stopped(signalled, work)
+    return received
 
 
 def check_writable(path: str) -> None:
     """Check, before there is anything to write, that a file can be written.
 
     Raises:
-        Exit: If it can't; it says why.
+        Exit: If it can't; the message says why.
     """
     file = Path(path).resolve()
     if not os.access(file.parent, os.W_OK):

@@ -9,6 +9,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +75,11 @@ def bridge(options: argparse.Namespace) -> int:
 
 
 def _reload(options: argparse.Namespace) -> int:
-    from trio_mcp.cli.reload import reload_process, reload_stdio, until_signalled
+    from trio_mcp.cli.reload import reload_process, reload_stdio
+    from trio_mcp.cli.reporting import until_signalled
 
     source = Path(options.server.partition(":")[0])
-    # Checked here: in the child process it would only be reported, and waited for.
+    # Checked here: the child process would only report it, and this one would wait for the file.
     if source.suffix == ".py" and not source.is_file():
         raise Exit(f"there is no file {str(source)!r}{near_file(str(source))}")
     if options.transport != "stdio" and options.port == 0:
@@ -94,7 +96,7 @@ def _reload(options: argparse.Namespace) -> int:
     # A module is imported from the current directory, as `python -m` does.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
-    received = trio.run(until_signalled, serve_again, command, folder)
+    received = trio.run(until_signalled, partial(serve_again, command, folder))
     return INTERRUPTED if received == signal.SIGINT else OK
 
 
@@ -117,7 +119,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
         meant = did_you_mean(transport, TRANSPORTS) or f"; the transports are: {', '.join(TRANSPORTS)}"
         raise Exit(f"there is no transport {transport!r}{meant}")
     if transport == "stdio" and sys.stdin.isatty():
-        # Or it would look as if it hung.
+        # Otherwise it would seem to hang.
         print(
             f"trio-mcp {options.command}: waiting for JSON-RPC messages on standard input, as an MCP host sends them;"
             " Ctrl-C ends this. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
@@ -136,10 +138,10 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
 
 
 def _address(given: dict[str, Any]) -> dict[str, Any]:
-    # Taken out, so that what is left are settings of the endpoint.
+    # These are taken out of `given`, so that only the settings of the endpoint are left.
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
-        # The runner's own check, before anything is opened, so that a wrong port is reported as a usage error.
+        # This is the runner's own check, made before anything is opened, so that a wrong port is a usage error.
         from trio_mcp.http.runner.settings import settings_at
 
         try:
@@ -160,7 +162,7 @@ def _flag(name: str) -> str:
 
 @contextlib.contextmanager
 def _event_store(given: dict[str, Any]) -> Iterator[None]:
-    """Replace the name of the event store's file by the open store, and close it at the end."""
+    """Replace the name of the event store's file with the open store, and close it at the end."""
     if "event_store" not in given:
         yield
         return
@@ -183,7 +185,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 def _check_scopes(server: BaseServer, transport: str, given: dict[str, Any]) -> None:
     scoped = core_of(server).scoped
     if scoped and "auth_resource" not in given and "auth_issuer" in OPTIONS.get(transport, ()):
-        raise Exit(f"{scoped} needs scopes, which only hold with --auth-issuer and --auth-resource")
+        raise Exit(f"{scoped} needs scopes, which are only enforced with --auth-issuer and --auth-resource")
 
 
 def _settings(transport: str, address: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -202,8 +204,8 @@ def _tcp(
 
     if key is not None and certificate is None:
         raise Exit("--key needs --certificate")
-    # In the words of the command line, and so that it is a usage error. A name has to be resolved for that; few servers
-    # are given another one.
+    # Checked here, so that it is a usage error in the words of the command line. `localhost` is the only name that
+    # counts as local: any other would have to be resolved first, and few servers are given one.
     if not (certificate or allow_remote or host in (None, "localhost") or is_loopback(str(host))):
         raise Exit(f"{host} can be reached from other machines: add --certificate for TLS, or --allow-remote")
     if certificate is None:

@@ -1,10 +1,10 @@
-"""How commands that reach a URL sign in: with the logins that are stored, or by asking the user."""
+"""How commands that reach a URL sign in: with the logins that are stored, or by asking a person."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import trio
@@ -31,7 +31,7 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
         how: The value of ``--auth``; None to open a browser if there is a terminal.
         before: Called before anything is shown.
     """
-    # Late: a command that reaches no URL need not load it.
+    # Imported late: a command that reaches no URL need not load it.
     from trio_mcp import auth
     from trio_mcp.auth.client.terminal import show_code
 
@@ -47,12 +47,11 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
         return {"redirect": None, "show_code": shown_code}
     if how == "stored":
         return {"show": None}
-    show = auth.paste_redirect if how == "paste" else auth.open_browser
+    show: Callable[[str], Awaitable[str | None]] = auth.paste_redirect if how == "paste" else auth.open_browser
 
     async def shown(url: str) -> str | None:
         before()
-        pasted: str | None = await show(url)
-        return pasted
+        return await show(url)
 
     return {"show": shown}
 
@@ -60,7 +59,7 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
 def signed(target: Configured, how: str | None, before: Callable[[], object]) -> Configured:
     """Return a target that signs in if its server wants that, with the logins that are stored."""
     ways = target.targets if isinstance(target, FailoverParameters) else [target]
-    # Also without what a configuration says: off sends no token at all.
+    # This overrides a configuration as well: with off, no token at all is sent.
     if how == "off":
         bare = [attrs.evolve(way, auth=None) if isinstance(way, HttpServerParameters) else way for way in ways]
         return attrs.evolve(target, targets=bare) if isinstance(target, FailoverParameters) else bare[0]
@@ -68,8 +67,8 @@ def signed(target: Configured, how: str | None, before: Callable[[], object]) ->
         return target
     from trio_mcp import auth
 
-    made: Any = authorized(target, auth.OAuth(store=auth.FileTokens(), **asking(how, before)), optional=True)
-    return made  # type: ignore[no-any-return]
+    oauth = auth.OAuth(store=auth.FileTokens(), **asking(how, before))
+    return cast(Configured, authorized(target, oauth, optional=True))
 
 
 def with_stored_token(target: Configured) -> Configured:
@@ -77,7 +76,7 @@ def with_stored_token(target: Configured) -> Configured:
     if not isinstance(target, HttpServerParameters):
         return target
     fields = {} if target.auth is None else trio.run(_fields, target.auth, http_url(target.url))
-    # A proof is good for one request, and these headers go with all of them.
+    # A proof is valid for one request, but these headers are sent with every request.
     if "DPoP" in fields:
         raise Exit(f"the login at {target.url} is bound to a key, which this command can't use; add --auth off")
     return attrs.evolve(target, auth=None, headers={**target.headers, **fields})

@@ -23,12 +23,13 @@ from trio_mcp.cli.answers import Given
 from trio_mcp.cli.config import MODULE
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.messages import near_file
-from trio_mcp.cli.signing_in import asking, signed
+from trio_mcp.cli.signing_in import asking, signed, with_stored_token
 from trio_mcp.cli.terminal import Dialogue, FormScript, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
 from trio_mcp.client.config.reading import Configured, MakeAuth, read_config
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import SCHEMES, Target
 from trio_mcp.errors import HttpError, ProcessExited
 from trio_mcp.http.client.auth import Auth
@@ -38,7 +39,7 @@ from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
-__all__ = ["connected", "reached", "target_of", "traced"]
+__all__ = ["connected", "reached", "single_target", "target_of", "traced"]
 
 # YAML is not read, but the error says so.
 CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
@@ -52,7 +53,7 @@ def target_of(options: argparse.Namespace, before: Callable[[], object] = lambda
         before: Called before the user is asked to sign in.
 
     Raises:
-        Exit: If the command line names none, or an invalid one.
+        Exit: If the command line names no target, or an invalid one.
         ConfigError: If the configuration is invalid.
     """
     env, headers = dict(options.env), dict(options.header)
@@ -76,6 +77,23 @@ def target_of(options: argparse.Namespace, before: Callable[[], object] = lambda
         raise Exit(str(exc)) from None
 
 
+def single_target(options: argparse.Namespace, what: str) -> StdioServerParameters | HttpServerParameters | str:
+    """Return the target for a command without a `Client`, with the token of a stored login.
+
+    Args:
+        options: The command line.
+        what: The subject of the error about several ways to the server.
+
+    Raises:
+        Exit: If the command line names no target, an invalid one, or several ways to the server.
+        ConfigError: If the configuration is invalid.
+    """
+    target = with_stored_token(target_of(options))
+    if isinstance(target, FailoverParameters):
+        raise Exit(f"{what} needs one way to the server, not several", hint=False)
+    return target
+
+
 def _configured_auth(how: str | None, before: Callable[[], object], settings: object) -> Auth:
     from trio_mcp.auth.client.settings import auth_of
 
@@ -89,13 +107,13 @@ def _named(name: str, arguments: Sequence[str], variables: dict[str, str], make_
     if not is_elsewhere and (file.endswith(".py") or _is_module(name)):
         if file.endswith(".py") and not os.path.isfile(file):
             raise Exit(f"there is no file {file!r}{near_file(file)}")
-        # In a process, as a host would start it: its output, and its crash, must not affect this one.
-        # The process gets a short list of variables only; without this one it might not find what this process finds.
+        # It runs in a process, as a host would start it: its output, and its crash, must not affect this one.
+        # The process gets only a few variables; without this one it might not find the modules that this process finds.
         path = os.environ.get("PYTHONPATH", "")
         words = ["-m", "trio_mcp", "run", name, *(["--", *arguments] if arguments else ())]
         return StdioServerParameters(sys.executable, words, env={"PYTHONPATH": path} if path else {})
     if arguments:
-        raise Exit(f"after -- stand arguments for a server's file or module, and {name!r} is neither")
+        raise Exit(f"the words after -- are arguments for a server's file or module, but {name!r} is neither")
     return reached(name, variables, make_auth)
 
 
@@ -108,14 +126,14 @@ def _is_module(name: str) -> bool:
 
 def _is_importable(name: str) -> bool:
     try:
-        # As `python -m` does, also in the current directory.
+        # It may also be in the current directory, which `python -m` searches, too.
         return bool(PathFinder.find_spec(name, [os.getcwd()]) or importlib.util.find_spec(name))
-    except (ImportError, ValueError):  # ValueError: a module that was made by hand
+    except (ImportError, ValueError):  # ValueError: a loaded module that has no spec
         return False
 
 
 def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Configured:
-    """Return the target that a URL names, or an entry of a configuration.
+    """Return the target that a URL, or an entry of a configuration, names.
 
     Args:
         name: The word of the command line.
@@ -123,10 +141,10 @@ def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Config
         make_auth: Reads the ``"auth"`` of the entry.
 
     Raises:
-        Exit: If it names none.
+        Exit: If it names no target.
         ConfigError: If the configuration is invalid.
     """
-    # A URL comes first, since it may end in `.json` like the others.
+    # A URL is looked for first, since it may end in `.json` as a configuration does.
     scheme, separator, rest = name.partition(":")
     match scheme.lower():
         case "http" | "https" if rest.startswith("//"):
@@ -151,7 +169,7 @@ def _configured(path: str, name: str, variables: dict[str, str], make_auth: Make
     config = read_config(path, variables=variables, make_auth=make_auth)
     if not name and len(config.names) != 1:
         raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {config.listed}")
-    # Only this one is judged: another may be broken, or lack its variables.
+    # Only this entry is read: another may be invalid, or lack its variables.
     return config.target(name or config.names[0])
 
 
@@ -161,7 +179,7 @@ async def connected(
 ) -> AsyncIterator[Client]:
     """Connect to the server named on the command line, while the block runs.
 
-    With a terminal, the server may ask its user. There is no language model to ask, but for ``--sample``.
+    With a terminal, the server may ask its user. There is no language model to ask, except with ``--sample``.
 
     Args:
         options: The command line.
@@ -193,7 +211,7 @@ async def connected(
         # If it was `trio-mcp run` and could not load the file, it has said why, and its status is the right one.
         if not is_open and exc.returncode and exc.stderr_tail.rpartition("\n")[2].startswith("trio-mcp run: "):
             raise Exit("", exc.returncode) from None
-        # Without the standard error that it quotes: the process wrote that to ours already.
+        # The error is shown without the standard error that it quotes: the process wrote that to ours already.
         shown = ProcessExited(exc.command, exc.returncode)
         shown.answered = exc.answered
         raise shown from None
@@ -211,11 +229,11 @@ def _answers(options: argparse.Namespace, before_asking: Callable[[], object]) -
     given: Given | None = getattr(options, "given", None)
     if has_terminal():
         found["elicitation"] = Dialogue(before_asking, given)
-    # Otherwise elicitation is not declared, so that the server knows not to ask.
+    # Without either, elicitation is not declared, so that the server knows not to ask.
     elif given:
         found |= {"elicitation": FormScript(given, options.command, before_asking), "elicitation_modes": ("form",)}
     if (text := getattr(options, "sample", None)) is not None:
-        # A model may use tools, and need not.
+        # Tools are declared, because a model may ignore those that it is offered.
         found |= {"sampling": lambda params: text, "sampling_features": ("tools",)}
     return found
 
@@ -228,13 +246,13 @@ def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: N
         before: Called before anything is shown.
 
     Raises:
-        Exit: If the command line names none, or an invalid one.
+        Exit: If the command line names no target, or an invalid one.
         ConfigError: If the configuration is invalid.
     """
     target = target_of(options, before)
     if not options.verbose:
         return target
-    # Late: it takes as long to import as all the rest.
+    # Imported late: it takes as long to import as everything else together.
     from trio_mcp.cli.trace import Trace
 
     return Trace(before).of(target)

@@ -1,4 +1,4 @@
-"""The user's terminal: asks there what a server wants to know (`client/elicitation`), and shows progress."""
+"""The user's terminal: a dialogue for a server's questions (`client/elicitation`), and a progress bar."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Dialogue", "FormScript", "ProgressBar", "has_terminal"]
 
-MAX_LINE = 64 * 1024  # bytes; chosen: more than anyone types, and a bound on what a paste or a pipe can fill
-# Leaves most of an 80-column line to the message.
+MAX_LINE = 64 * 1024  # bytes; chosen: longer than any typed line, and a bound on the memory that a paste can fill
+# Chosen: it leaves most of an 80-column line to the message.
 BAR_LENGTH = 24
 
 
 class _Stopped(Exception):
-    """The user has stopped the dialogue; its text is the answer to give, ``"decline"`` or ``"cancel"``."""
+    """The user has stopped the dialogue; its text is the action to respond with, ``"decline"`` or ``"cancel"``."""
 
 
 def has_terminal() -> bool:
@@ -36,13 +36,13 @@ def has_terminal() -> bool:
 
 
 class Dialogue:
-    """The callback ``elicitation=`` of `Answers`: asks on standard error, reads standard input.
+    """The callback ``elicitation=`` of `Answers`: it asks on standard error, and reads standard input.
 
     Questions that come at the same time are asked one after the other.
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
-        given: What the command line gives for the fields of forms. A form that lacks nothing then asks nothing.
+        given: The values that the command line gives for fields. A form that these complete needs no dialogue.
     """
 
     def __init__(self, before: Callable[[], object] = lambda: None, given: Given | None = None) -> None:
@@ -53,7 +53,7 @@ class Dialogue:
         self._typed = b""
 
     async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> Any:
-        """Ask the user. When cancelled, the question is left unanswered on the terminal."""
+        """Ask the user. If this is cancelled, the question stays on the terminal without an answer."""
         # There is one terminal: the questions of several calls must not mix.
         async with self._turn:
             self.before()
@@ -68,10 +68,10 @@ class Dialogue:
     async def _visit(self, url: str) -> str:
         """Show the whole address and ask for consent (Safe URL Handling). The user opens the page, not this program."""
         host = urlsplit(url).hostname or ""
-        # A name in other scripts may only look like a known one; its encoded form can't.
+        # A name in another script may look like a known one; its encoded form can't.
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
         _say(f"It asks you to visit this page:\n  {clean(url)}\n  on the host {plain}")
-        # Return alone must not count as consent: the page is the server's choice.
+        # Pressing Return alone must not count as consent: the page is the server's choice.
         agreed = await self._agrees("Do you agree? Then open it in your browser. [y/N] ", default=False)
         return "accept" if agreed else "decline"
 
@@ -110,7 +110,7 @@ class Dialogue:
                 return default
             try:
                 return read_field(name, [text], field)
-            except Exit as exc:  # checked as it is typed, not after the last field
+            except Exit as exc:  # each value is checked as it is typed, not after the last field
                 _say(f"  {clean_line(str(exc))}")
 
     async def _agrees(self, question: str, *, default: bool) -> bool:
@@ -122,7 +122,7 @@ class Dialogue:
                 return text in YES
 
     async def _ask(self, question: str) -> str:
-        """Ask for a line; return it without surrounding blanks.
+        """Ask for a line; return it without surrounding white space.
 
         Raises:
             _Stopped: If the user declines or cancels.
@@ -140,7 +140,7 @@ class Dialogue:
         # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:
             await trio.lowlevel.wait_readable(descriptor)
-            # Not through `sys.stdin`, whose buffer would hide what `wait_readable` waits for.
+            # Not read through `sys.stdin`: its buffer would hide the bytes that `wait_readable` waits for.
             typed = os.read(descriptor, 4096)
             if not typed or len(self._typed) > MAX_LINE:  # Ctrl-D, or the terminal is closed
                 _say("")
@@ -152,13 +152,13 @@ class Dialogue:
 
 
 class FormScript:
-    """The callback ``elicitation=`` of `Answers` where there is no terminal: fills in forms from the command line.
+    """The callback ``elicitation=`` of `Answers` where there is no terminal: the command line fills in forms.
 
-    A form for which something is missing, or wrong, is declined.
+    A form with a missing or invalid field is declined.
 
     Args:
-        given: What the command line gives.
-        command: The command, for what is written to standard error.
+        given: The values that the command line gives.
+        command: The name of the command, for the messages on standard error.
         before: Called before anything is written.
     """
 
@@ -180,14 +180,14 @@ class FormScript:
             values = "|".join(choices_of(fields.get(name, {}))) or "VALUE"
             problems.append(f"the field {name!r} is missing: add --answer {name}={values}")
         if not (filled.agreed or problems):
-            names = f"nothing is given for its fields ({', '.join(fields)})" if fields else "it only asks to agree"
+            names = f"nothing is given for its fields ({', '.join(fields)})" if fields else "it only asks you to agree"
             problems.append(f"{names}: add --answer {AGREE}=yes to send it as it is")
         if not problems:
             _say(f"  {_answered(filled.content)}")
             return filled.content
         for problem in problems:
             _say(complaint(self._command, clean_line(problem), hint=False))
-        _say(complaint(self._command, "so the form was declined", hint=False))
+        _say(complaint(self._command, "the form was declined", hint=False))
         return "decline"
 
 
@@ -233,7 +233,7 @@ def _shown(value: Any) -> str:
 
 
 class ProgressBar:
-    """Shows the progress of a request in one line, which is erased when the request ends.
+    """A bar that shows the progress of a request on one line, which is erased when the request ends.
 
     Args:
         stream: Where to write; unless it is a terminal, nothing is shown.
@@ -249,10 +249,10 @@ class ProgressBar:
         self.draw(progress.progress, progress.total, progress.message or "")
 
     def draw(self, amount: float, total: float | None, message: str) -> None:
-        """Show how much of a total is done, and a message."""
+        """Show how much of the total is done, and a message."""
         message = clean_line(message)
         if total is not None and total > 0:
-            # A server may report more than its total, or less than nothing.
+            # A server may report more than its total, or a negative amount.
             part = min(max(amount / total, 0.0), 1.0)
             done = round(part * BAR_LENGTH)
             head = f"[{'#' * done}{'-' * (BAR_LENGTH - done)}] {part:4.0%}"

@@ -1,4 +1,4 @@
-"""Text for people: output of a server and blocks of content, made safe for a terminal."""
+"""Text for people: the output of a server and blocks of content, made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
 def clean(text: str) -> str:
-    """Return a text without anything that could control a terminal or hide something; lines and tabs stay."""
+    """Return a text without characters that could control a terminal or hide text; line breaks and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
     return _escaped(text, "\n\t", lambda each: "" if each == "\r" else each.encode("unicode_escape").decode("ascii"))
 
 
 def clean_line(text: str) -> str:
-    """Return a text cleaned by `clean`, in one line."""
+    """Return a text cleaned by `clean`, on one line."""
     return " ".join(clean(text).split())
 
 
@@ -39,12 +39,12 @@ def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a line, shortened to a number of characters."""
+    """Return a line, shortened to at most ``width`` characters."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def paragraph(text: str, indent: str) -> str:
-    """Return a text wrapped to the width; its own paragraphs stay."""
+    """Return a text wrapped to `WIDTH` columns; its own line breaks stay."""
     lines = []
     for line in clean(text).strip().splitlines():
         # A line's own indentation stays, so that lists and code in descriptions keep their form.
@@ -58,7 +58,7 @@ def paragraph(text: str, indent: str) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Return indented JSON; on a terminal, with characters escaped that it would act on."""
+    """Return indented JSON; if it goes to a terminal, characters that would control it are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if sys.stdout.isatty():
         # Inside a JSON string an escape stands for the same character, so the value stays the same.

@@ -1,4 +1,4 @@
-"""``--verbose``: shows on standard error what passes between the client and the server, without secrets."""
+"""``--verbose``: show on standard error what passes between the client and the server, without secrets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SENT, RECEIVED, NOTE = "-->", "<--", "***"
 
 
 class Trace:
-    """Writes what passes over the links of targets.
+    """A trace, on standard error, of what passes over the links of targets.
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
@@ -65,7 +65,7 @@ class Trace:
         self._before = before
         self._began: float | None = None
         self._open: dict[RequestId, tuple[str, float]] = {}
-        # One for all, so that a session keeps its name.
+        # There is one for all links, so that a session keeps its name.
         self._masker = Masker()
 
     def of(self, target: Configured) -> Target:
@@ -84,7 +84,7 @@ class Trace:
 
     def head(self, mark: str, line: str, headers: Mapping[str, str] | None = None) -> None:
         """Write the head of an HTTP message."""
-        # As pairs, which the masker recognises by the name of the list.
+        # They are pairs, which the masker recognises by the name of the list.
         shown = self._masker.value({"headers": [[*each] for each in (headers or {}).items()]})["headers"]
         self._write(mark, mask_text(line), "".join(f"\n{name}: {value}" for name, value in shown))
 
@@ -147,7 +147,7 @@ def _described(target: object) -> str:
 
 @attrs.frozen
 class _Traced:
-    """Connects to a target over any transport, and traces its link."""
+    """A connector for any target, which traces its link."""
 
     name: str  # `target_name` reads it
     connect: LinkFactory
@@ -163,7 +163,7 @@ class _Traced:
 
 @attrs.frozen
 class _TracedHttp(HttpConnector):
-    """Connects to a server that has a URL, and traces the heads of HTTP as well."""
+    """A connector for a server that has a URL, which traces the heads of HTTP as well."""
 
     trace: Trace
 
@@ -192,7 +192,7 @@ class _TracedHttp(HttpConnector):
                 limits=limits,
                 headers={"User-Agent": f"trio-mcp/{__version__}"},
                 event_hooks={"request": [self._asked], "response": [self._answered]},
-                # As a link without such a client does: httpx by itself sends requests to this machine to a proxy, too.
+                # As a link without such a client does: httpx by itself uses a proxy for this machine's servers, too.
                 verify=trusting(),
                 proxy=proxy_of(self.parameters.url),
                 trust_env=False,
@@ -228,12 +228,12 @@ def _traced(link: Link, trace: Trace) -> Link:
     return Link(_Read(link.read, trace), _Write(link.write, trace))
 
 
+@attrs.frozen(eq=False)
 class _Read(trio.abc.ReceiveChannel[SessionMessage]):
-    """The reading end of a link, which shows what arrives."""
+    """The reading end of a link, which writes to the trace what arrives."""
 
-    def __init__(self, channel: trio.abc.ReceiveChannel[SessionMessage], trace: Trace) -> None:
-        self._channel = channel
-        self._trace = trace
+    _channel: trio.abc.ReceiveChannel[SessionMessage]
+    _trace: Trace
 
     async def receive(self) -> SessionMessage:
         item = await self._channel.receive()
@@ -244,15 +244,15 @@ class _Read(trio.abc.ReceiveChannel[SessionMessage]):
         await self._channel.aclose()
 
 
+@attrs.frozen(eq=False)
 class _Write(trio.abc.SendChannel[SessionMessage]):
-    """The writing end of a link, which shows what is sent."""
+    """The writing end of a link, which writes to the trace what is sent."""
 
-    def __init__(self, channel: trio.abc.SendChannel[SessionMessage], trace: Trace) -> None:
-        self._channel = channel
-        self._trace = trace
+    _channel: trio.abc.SendChannel[SessionMessage]
+    _trace: Trace
 
     async def send(self, value: SessionMessage) -> None:
-        # Before, as over HTTP the heads that follow from it are written while it is sent.
+        # Written first, as over HTTP the heads of its exchange are written while it is sent.
         self._trace.message(SENT, value.message)
         await self._channel.send(value)
 
