@@ -25,7 +25,7 @@ Lane = Literal["priority", "listening"]
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
 _EITHER: Final[frozenset[Sender]] = frozenset({"client", "server"})
-# Of embedded requests, which no side sends as messages.
+# The senders of embedded requests, which neither side sends as messages.
 _NOBODY: Final[frozenset[Sender]] = frozenset()
 
 
@@ -39,8 +39,8 @@ class MethodSpec(NamedTuple):
         params_ref: The model of the parameters; several are separated by ``|``.
         result_refs: The models of possible results; empty for a notification.
         params_required: Whether a message without params is malformed.
-        embedded: Whether it is not a message in this revision, but an entry of an InputRequiredResult, which is
-            answered in the next request.
+        embedded: Whether it is not a message in this revision, but an entry of an InputRequiredResult; the next
+            request carries the answer to it.
         name_header: The parameter that the ``Mcp-Name`` HTTP header repeats, if any
             (2026-07-28 basic/transports/streamable-http, "Standard Request Headers").
         cacheable: Whether the result says for how long it may be cached.
@@ -251,8 +251,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "LoggingMessageNotification LoggingMessageNotificationParams",
         server_capability="logging",
     ),
-    # Requests from the server. In the modern era these are no messages of either side, but parts of a result; so they
-    # have no senders there.
+    # Requests from the server. In the modern era neither side sends them as messages: they are parts of a result, so
+    # they have no senders there.
     _request(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
     _request(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
     _request(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
@@ -339,11 +339,11 @@ class MethodFacts(NamedTuple):
     """The facts about a method that hold in every revision that has it.
 
     Attributes:
-        lane: ``"priority"`` if the method is answered at once, because a busy server must neither fail a liveness check
-            nor keep a handshake out. ``"listening"`` if it stays open for as long as the peer likes, so that it would
-            take the places of calls; such requests never queue, since a place might never become free.
-        lasting: Whether the request is meant to last: it is answered with a stream, which either side may end, and
-            never counts as slow.
+        lane: ``"priority"`` if the request is served at once, because a busy server must neither fail a liveness check
+            nor keep a handshake waiting. ``"listening"`` if it stays open for as long as the peer likes, so that it
+            would take the places of calls; such a request never queues, since a place might never become free.
+        lasting: Whether the request is meant to last: the response is a stream, which either side may end, and the
+            request never counts as slow.
         repeatable: Whether sending the message twice has the same effect as once, so that it may be sent again if it
             may not have arrived.
         opening: Whether a client may send the message before a revision is agreed on.
@@ -364,7 +364,7 @@ _READS: Final = MethodFacts(repeatable=True)
 # A dict with a default, because its `__getitem__` is the quickest function for the purpose: it runs for every message.
 class _Facts(dict[str, MethodFacts]):
     def __missing__(self, method: str) -> MethodFacts:
-        # An application's own method. Not stored, or a peer could fill the dict with names that it makes up.
+        # This is an application's own method. It is not stored, as a peer could fill the dict with made-up names.
         return _ORDINARY
 
 
@@ -379,7 +379,7 @@ _FACTS: Final = _Facts(
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
         # Repeatable, though it lasts: a stream that broke before its first message is simply opened again.
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
-        # These only read. tools/call is not among them: what a tool does twice is known to its author alone.
+        # These only read. tools/call is not among them: only its author knows what a tool does when called twice.
         "completion/complete": _READS,
         "prompts/get": _READS,
         "prompts/list": _READS,
@@ -391,11 +391,11 @@ _FACTS: Final = _Facts(
 )
 
 facts_of: Final[Callable[[str], MethodFacts]] = _FACTS.__getitem__
-"""Return what is true of a method in every revision; the defaults if the specification does not define the method."""
+"""Return the facts that hold in every revision; the defaults for a method that the specification does not define."""
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:
-    """Return what ``revision`` says about ``method``; None if the revision is unknown or lacks the method."""
+    """Return the facts about ``method`` in ``revision``; None if the revision is unknown or lacks the method."""
     methods = _TABLE.get(revision)
     return methods.get(method) if methods is not None else None
 
