@@ -117,28 +117,22 @@ class _Row(NamedTuple):
     spec: MethodSpec
 
 
-def _request(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a request; ``models`` names the models of message, params and results."""
+def _row(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
+    """Make a row; ``models`` names the models of message, params and results, of which a notification has none."""
     message, params, *results = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
-
-
-def _notice(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a notification; ``models`` names the models of message and params."""
-    message, params = models.split()
-    return _Row(revisions, MethodSpec(method, senders, message, params, **more))
 
 
 def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
     """Make the rows of a paginated list, one for each era."""
     # In the modern era params are required, because `_meta` is, and the result may be cached.
-    legacy = _request(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
+    legacy = _row(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
     return legacy, _Row(_MODERN, legacy.spec._replace(params_required=True, cacheable=True))
 
 
 def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
     """Make the row of a notification that adds no parameters."""
-    return _notice(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
+    return _row(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
 _READ: Final = "ReadResourceRequest ReadResourceRequestParams ReadResourceResult"
@@ -156,10 +150,10 @@ _FORM_OR_URL: Final = "ElicitRequest ElicitRequestFormParams|ElicitRequestURLPar
 
 _ROWS: Final[tuple[_Row, ...]] = (
     # Opening a session, and the peer's health.
-    _request(_LEGACY, "initialize", _CLIENT, "InitializeRequest InitializeRequestParams InitializeResult"),
+    _row(_LEGACY, "initialize", _CLIENT, "InitializeRequest InitializeRequestParams InitializeResult"),
     _bare(_LEGACY, "notifications/initialized", _CLIENT, "InitializedNotification"),
-    _request(_LEGACY, "ping", _EITHER, f"PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
-    _request(_MODERN, "server/discover", _CLIENT, f"DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True),
+    _row(_LEGACY, "ping", _EITHER, f"PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
+    _row(_MODERN, "server/discover", _CLIENT, f"DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True),
     # Resources. In the modern era resources/subscribe is part of subscriptions/listen.
     *_list("resources/list", f"ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
     *_list(
@@ -167,8 +161,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         f"ListResourceTemplatesRequest {_PAGE} ListResourceTemplatesResult",
         "resources",
     ),
-    _request(_LEGACY, "resources/read", _CLIENT, _READ, server_capability="resources"),
-    _request(
+    _row(_LEGACY, "resources/read", _CLIENT, _READ, server_capability="resources"),
+    _row(
         _MODERN,
         "resources/read",
         _CLIENT,
@@ -178,8 +172,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         may_ask_for_input=True,
         server_capability="resources",
     ),
-    _request(_LEGACY, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
-    _request(_LEGACY, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
+    _row(_LEGACY, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
+    _row(_LEGACY, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
     _bare(
         _EVERY,
         "notifications/resources/list_changed",
@@ -187,7 +181,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "ResourceListChangedNotification",
         server_capability="resources.listChanged",
     ),
-    _notice(
+    _row(
         _EVERY,
         "notifications/resources/updated",
         _SERVER,
@@ -196,8 +190,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Prompts.
     *_list("prompts/list", f"ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
-    _request(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
-    _request(
+    _row(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
+    _row(
         _MODERN,
         "prompts/get",
         _CLIENT,
@@ -215,9 +209,9 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Tools. Only 2025-11-25 has tasks as results.
     *_list("tools/list", f"ListToolsRequest {_PAGE} ListToolsResult", "tools"),
-    _request(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
-    _request(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
-    _request(
+    _row(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
+    _row(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
+    _row(
         _MODERN,
         "tools/call",
         _CLIENT,
@@ -234,17 +228,17 @@ _ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tools.listChanged",
     ),
     # Completion: 2024-11-05 has it without a capability.
-    _request(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
-    _request(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
+    _row(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
+    _row(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
     # Log messages. In the modern era each request sets its level in `_meta`.
-    _request(
+    _row(
         _LEGACY,
         "logging/setLevel",
         _CLIENT,
         f"SetLevelRequest SetLevelRequestParams {_EMPTY}",
         server_capability="logging",
     ),
-    _notice(
+    _row(
         _EVERY,
         "notifications/message",
         _SERVER,
@@ -253,11 +247,11 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Requests from the server. In the modern era neither side sends them as messages: they are parts of a result, so
     # they have no senders there.
-    _request(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
-    _request(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
-    _request(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
-    _request(_LEGACY, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
-    _request(_MODERN, "roots/list", _NOBODY, _ROOTS, params_required=False, embedded=True, client_capability="roots"),
+    _row(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
+    _row(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
+    _row(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
+    _row(_LEGACY, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
+    _row(_MODERN, "roots/list", _NOBODY, _ROOTS, params_required=False, embedded=True, client_capability="roots"),
     _bare(
         _LEGACY,
         "notifications/roots/list_changed",
@@ -265,10 +259,10 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "RootsListChangedNotification",
         client_capability="roots.listChanged",
     ),
-    _request(_BEFORE_TASKS[-1:], "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
-    _request(_WITH_TASKS, "elicitation/create", _SERVER, f"{_FORM_OR_URL} {_AS_TASK}", client_capability="elicitation"),
-    _request(_MODERN, "elicitation/create", _NOBODY, _FORM_OR_URL, embedded=True, client_capability="elicitation"),
-    _notice(
+    _row(_BEFORE_TASKS[-1:], "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
+    _row(_WITH_TASKS, "elicitation/create", _SERVER, f"{_FORM_OR_URL} {_AS_TASK}", client_capability="elicitation"),
+    _row(_MODERN, "elicitation/create", _NOBODY, _FORM_OR_URL, embedded=True, client_capability="elicitation"),
+    _row(
         _WITH_TASKS,
         "notifications/elicitation/complete",
         _SERVER,
@@ -276,13 +270,13 @@ _ROWS: Final[tuple[_Row, ...]] = (
         client_capability="elicitation.url",
     ),
     # Messages about other messages.
-    _notice(_EVERY, "notifications/cancelled", _EITHER, "CancelledNotification CancelledNotificationParams"),
-    _notice(_LEGACY, "notifications/progress", _EITHER, "ProgressNotification ProgressNotificationParams"),
+    _row(_EVERY, "notifications/cancelled", _EITHER, "CancelledNotification CancelledNotificationParams"),
+    _row(_LEGACY, "notifications/progress", _EITHER, "ProgressNotification ProgressNotificationParams"),
     # A modern client gets no requests, so it has no progress to report.
-    _notice(_MODERN, "notifications/progress", _SERVER, "ProgressNotification ProgressNotificationParams"),
+    _row(_MODERN, "notifications/progress", _SERVER, "ProgressNotification ProgressNotificationParams"),
     # Streams of notifications.
-    _request(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
-    _notice(
+    _row(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
+    _row(
         _MODERN,
         "notifications/subscriptions/acknowledged",
         _SERVER,
@@ -292,7 +286,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
 
 # Tasks: the side that runs a task is the receiver of the original request, so either side may send these.
 _TASK_ROWS: Final[tuple[_Row, ...]] = (
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/get",
         _EITHER,
@@ -300,7 +294,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks",
         client_capability="tasks",
     ),
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/result",
         _EITHER,
@@ -308,7 +302,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks",
         client_capability="tasks",
     ),
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/cancel",
         _EITHER,
@@ -316,7 +310,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks.cancel",
         client_capability="tasks.cancel",
     ),
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/list",
         _EITHER,
@@ -325,7 +319,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks.list",
         client_capability="tasks.list",
     ),
-    _notice(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
+    _row(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
 )
 
 # One dict for each revision, because a lookup is made for every message.
