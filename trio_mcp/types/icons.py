@@ -98,19 +98,14 @@ def pick_icon(
     Returns:
         The icon; None if no icon may be loaded and can be shown.
     """
-    best: tuple[int, int, int] | None = None
-    picked = None
-    for icon in icons or ():
-        if icon_problem(icon) is not None:
-            continue
-        mime_type = _type_of(icon)
-        if mime_type is not None and mime_type not in mime_types:
-            continue
-        # The theme counts first, then the size; of equals, the first one is picked.
-        fit = (0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2, *_distance(icon, size))
-        if best is None or fit < best:
-            best, picked = fit, icon
-    return picked
+
+    def misfit(icon: Icon) -> tuple[int, int, int]:
+        # The theme counts first, then the size; among equals, the first icon is picked.
+        theme_rank = 0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2
+        return theme_rank, *_distance(icon, size)
+
+    shown = [icon for icon in icons or () if icon_problem(icon) is None and _type_of(icon) in (None, *mime_types)]
+    return min(shown, key=misfit, default=None)
 
 
 def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
@@ -177,12 +172,8 @@ def _type_of(icon: Icon) -> str | None:
 
 def _distance(icon: Icon, size: int) -> tuple[int, int]:
     """Return how badly an icon fits a size, for comparison: exact or scalable first, then larger, then smaller ones."""
-    sides = []
-    for each in icon.sizes or ("any",):
-        if each == "any":
-            return 0, 0
-        if _SIZE.fullmatch(each):
-            sides.append(max(map(int, each.split("x"))))
-    if not sides:
-        return 0, 0  # malformed sizes count as none
+    sizes = [each for each in icon.sizes or () if _SIZE.fullmatch(each)]  # malformed sizes count as none
+    if not sizes or "any" in sizes:
+        return 0, 0
+    sides = [max(map(int, each.split("x"))) for each in sizes]
     return min((0, side - size) if side >= size else (1, size - side) for side in sides)
