@@ -181,9 +181,8 @@ def make(model: type[ModelT], **values: Any) -> ModelT:
         values: The values, by the fields' names in Python.
     """
     fields = model.model_fields
-    if not all(name in fields and _is_of(fields[name].annotation, value) for name, value in values.items()):
-        return model(**values)
-    if any(field.is_required() and name not in values for name, field in fields.items()):
+    fits = all(name in fields and _is_of(fields[name].annotation, value) for name, value in values.items())
+    if not fits or any(field.is_required() and name not in values for name, field in fields.items()):
         return model(**values)
     # The validator copies dicts, so they are copied here as well.
     copies: dict[str, Any] = {name: dict(value) if type(value) is dict else value for name, value in values.items()}
