@@ -24,7 +24,7 @@ def declares(capabilities: object, path: str) -> bool:
         if not isinstance(value, Mapping) or name not in value:
             return False
         value = value[name]
-    # An empty object declares a capability, too, so truthiness won't do.
+    # An empty object also declares a capability, so truthiness won't do.
     return value is not None and value is not False
 
 
@@ -71,7 +71,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
                 f"{what}: the settings of the extension {identifier!r} must be a mapping (empty if there are none), "
                 f"got {type(settings).__name__}"
             )
-    # Copied, so that a change which the application makes later does not alter what sessions declare.
+    # Copied, so that later changes by the application do not alter what sessions declare.
     return {identifier: copy.deepcopy(dict(settings)) for identifier, settings in given.items()}
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "supported_by",
 ]
 
-# The error codes that only modern servers use, so any of them proves that the server is one.
+# The error codes that only modern servers use: any of them proves that the server is modern.
 _MODERN_ERRORS = frozenset({UNSUPPORTED_PROTOCOL_VERSION, MISSING_REQUIRED_CLIENT_CAPABILITY, HEADER_MISMATCH})
 
 
@@ -56,7 +56,7 @@ class ModernClientEra:
 
     @_stamp.default
     def _make_stamp(self) -> dict[str, Any]:
-        # Made once, because every request carries it; so nothing may change it.
+        # Every request carries the same object, so nothing may change it.
         stamp: dict[str, Any] = {
             meta.PROTOCOL_VERSION: self.revision,
             meta.CLIENT_INFO: self.client_info,
@@ -157,7 +157,7 @@ def supported_by(error: McpError) -> list[str] | None:
     """Return the revisions that a modern error lists; None if the error does not prove that the server is modern."""
     # After a modern error a client must not fall back to `initialize` (`basic/transports/stdio`, Backward
     # Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty. A
-    # legacy server answers with -32601, or with whatever it likes for a method that it doesn't know.
+    # legacy server responds with -32601, or with any other error for a method that it doesn't know.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
@@ -165,5 +165,5 @@ def supported_by(error: McpError) -> list[str] | None:
 
 
 def _text(value: object) -> str | None:
-    # Instructions are advice for the model; a malformed one is as good as none.
+    # Instructions are advice for the model, so malformed ones count as missing.
     return value if isinstance(value, str) else None

@@ -86,7 +86,7 @@ class ModernServerEra:
 
 
 ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
-"""The era by whose rules a server sends its results."""
+"""The era whose rules a server follows when it sends results."""
 
 
 # Not frozen: logging/setLevel changes the log level of a legacy session.
@@ -95,7 +95,7 @@ class ClientDeclaration:
     """The client's declaration about itself: in the handshake (legacy era) or in this request (modern era).
 
     Attributes:
-        era: The era by whose rules the result is sent.
+        era: The era whose rules the result follows.
         client_info: The client's `Implementation`, as plain data; None if it sent none.
         capabilities: The client's `ClientCapabilities`, as plain data.
         log_level: The lowest level of log messages that this request asks for (modern era; None for none), or that the
@@ -164,13 +164,13 @@ class ServerIdentity:
         Raises:
             McpError: If a field is missing or malformed, or the server does not serve the revision.
         """
-        # Exact types will do, as the parser makes no subclasses; this runs for every modern request.
+        # Exact types are enough, as the parser makes no subclasses; this runs for every modern request.
         revision = given.get(meta.PROTOCOL_VERSION)
         if type(revision) is not str:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
         era = self.modern.get(revision)
         if era is None:
-            # From `supported` the client learns what to try next (`basic/versioning`, Version Negotiation).
+            # `supported` tells the client what to try next (`basic/versioning`, Version Negotiation).
             data = {"supported": self.supported, "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
         capabilities = given.get(meta.CLIENT_CAPABILITIES)
@@ -242,14 +242,14 @@ class ServerNegotiation:
         """
         identity, method = self.identity, request.method
         given = request.params.get("_meta") if request.params else None
-        # A server without a modern revision ignores the key, as any legacy server does: a modern error would keep the
-        # client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
+        # A server without a modern revision ignores the key, as any legacy server does: a modern error would prevent
+        # the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
         if identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
             client = identity.modern_client(given)
         elif method == "server/discover" and not identity.modern:
             # A legacy server responds to a probe with this; the client then sends initialize.
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
-        # No modern `_meta`: the request belongs to the session that a handshake has opened on this link, if any.
+        # Without modern `_meta`, the request belongs to the session that a handshake has opened on this link, if any.
         elif self.session is not None:
             client = self.session
         elif identity.modern:
@@ -260,7 +260,7 @@ class ServerNegotiation:
             )
         else:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
-        # The set is looked up here first because nearly every request is in it: this path runs for all of them.
+        # This path runs for every request, and nearly all of their methods are in the set: so it is looked up first.
         if method not in requests_of_clients(client.revision):
             check_method(client, method)
         return client
@@ -289,7 +289,7 @@ class ServerNegotiation:
             raise McpError(
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
-        # An unknown revision is not an error: the server offers its newest, and the client may leave
+        # An unknown revision is not an error: the server offers its newest, and the client may disconnect
         # (2025-11-25 `basic/lifecycle`, Version Negotiation).
         revision = requested if requested in self.identity.legacy else self.identity.legacy[-1]
         self.session = ClientDeclaration(LegacyServerEra(revision), info, capabilities)

@@ -56,7 +56,7 @@ class Form:
         Raises:
             SchemaError: If finding out would cost too much.
         """
-        # JSON Schema allows unknown fields unless told otherwise; in a form they are a mistake, most likely in a name.
+        # JSON Schema allows unknown fields by default; in a form they are a mistake, most likely in a name.
         unknown = next((name for name in content if name not in self._fields), None)
         if unknown is not None and not self._takes_more:
             known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none at all"
@@ -95,7 +95,7 @@ def _wrong_format(field: Any, value: Any) -> str | None:
     return None if fits is None or fits(value) else f"the text is not a valid {name}"
 
 
-# Addresses as HTML's input fields accept them, in any script (RFC 6531): no quoted local parts, no comments.
+# E-mail addresses as HTML's input fields accept them, in any script (RFC 6531): no quoted local parts, no comments.
 _EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f<>(),;:\\\"\[\]]{1,64}@[^\s@.<>(),;:\\\"\[\]]+(?:\.[^\s@.<>(),;:\\\"\[\]]+)*")
 # RFC 3986, appendix A: a scheme, then only characters that a URI can have. All patterns here take linear time.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
