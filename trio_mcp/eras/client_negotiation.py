@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trio_mcp import _attrs as attrs
-from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.eras.rules import Rules, rules_of_owner
 from trio_mcp.errors import McpError, NegotiationError, RemoteProtocolError
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import (
@@ -64,11 +64,7 @@ class ModernClientEra:
         }
         return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
 
-    rules: Rules = attrs.field(init=False, repr=False, eq=False)
-
-    @rules.default
-    def _rules(self) -> Rules:
-        return rules_of(self.revision)
+    rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
         """Return the parameters with the client's declaration in ``_meta``; the argument is not changed."""
@@ -121,9 +117,10 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
         raise NegotiationError("the server's result for initialize lacks protocolVersion, serverInfo or capabilities")
     # A modern revision is refused, too: it has no handshake, so a server can't mean it here.
     if revision not in LEGACY_REVISIONS:
-        known = ", ".join(LEGACY_REVISIONS)
         raise NegotiationError(
-            f"the server speaks {revision[:100]!r}, which this client does not; it speaks {known}", (revision,)
+            f"the server speaks {revision[:100]!r}, which this client does not; "
+            f"it speaks {', '.join(LEGACY_REVISIONS)}",
+            (revision,),
         )
     return ServerDeclaration(revision, info, capabilities, _text(result.get("instructions")))
 

@@ -6,11 +6,11 @@ The fields of each revision are not listed here: the models of `trio_mcp.types` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
 
-__all__ = ["Rules", "rules_of"]
+__all__ = ["Rules", "rules_of", "rules_of_owner"]
 
 
 # A NamedTuple, so that `_replace` can derive one revision from another.
@@ -125,3 +125,8 @@ _RULES: Final = {each.revision: each for each in (_2024_11_05, _2025_03_26, _202
 
 rules_of: Final[Callable[[str], Rules]] = _RULES.__getitem__
 """Return the rules of a revision; raise `KeyError` unless it is one of `trio_mcp.types.versions.REVISIONS`."""
+
+
+def rules_of_owner(owner: Any) -> Rules:
+    """Return the rules of the revision of an object: the default of its own attribute `rules`."""
+    return rules_of(owner.revision)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 
 from trio_mcp import _attrs as attrs
 from trio_mcp.eras.capabilities import is_spec_method, requests_of_clients
-from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.eras.rules import Rules, rules_of_owner
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
@@ -44,12 +44,7 @@ class LegacyServerEra:
     """
 
     revision: str
-
-    rules: Rules = attrs.field(init=False, repr=False, eq=False)
-
-    @rules.default
-    def _rules(self) -> Rules:
-        return rules_of(self.revision)
+    rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result unchanged."""
@@ -68,12 +63,7 @@ class ModernServerEra:
 
     revision: str
     server_info: dict[str, Any]
-
-    rules: Rules = attrs.field(init=False, repr=False, eq=False)
-
-    @rules.default
-    def _rules(self) -> Rules:
-        return rules_of(self.revision)
+    rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result as it goes out; the argument is not changed."""
@@ -186,8 +176,7 @@ class ServerIdentity:
         level = given.get(meta.LOG_LEVEL)
         if level is not None and level not in LOG_LEVELS:
             # `server/utilities/logging`, Error Handling
-            text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
-            raise McpError(INVALID_PARAMS, text)
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}")
         return ClientDeclaration(era, info, capabilities, level)
 
     def discover(self, client: ClientDeclaration) -> dict[str, Any]:
@@ -212,8 +201,9 @@ def check_method(client: ClientDeclaration, method: str) -> None:
     """
     # Notifications are not among these requests, so a request with a notification's name is refused as well.
     if method not in requests_of_clients(client.revision) and is_spec_method(method):
-        text = f"{method!r} is not a method of revision {client.revision} that a client may call"
-        raise McpError(METHOD_NOT_FOUND, text)
+        raise McpError(
+            METHOD_NOT_FOUND, f"{method!r} is not a method of revision {client.revision} that a client may call"
+        )
 
 
 class ServerNegotiation:
