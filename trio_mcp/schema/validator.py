@@ -26,7 +26,7 @@ from trio_mcp._patterns import late_pattern
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["DIALECTS", "CostModel", "Part", "SchemaError", "SchemaValidator", "take_apart"]
+__all__ = ["DIALECTS", "CostModel", "Part", "SchemaError", "SchemaValidator", "compiled", "take_apart"]
 
 DIALECTS = (
     "https://json-schema.org/draft/2020-12/schema",
@@ -207,8 +207,9 @@ class _Dismantling:
     def _resolve(self, reference: str) -> Any:
         # Not even a published meta-schema is fetched on behalf of a peer.
         if not reference.startswith("#"):
-            text = f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
-            raise SchemaError(text)
+            raise SchemaError(
+                f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
+            )
         target = self._follow(unquote(reference[1:]))
         if not isinstance(target, (dict, bool)):
             raise SchemaError(f"the schema refers to {reference[:200]!r}, but there is no schema at that place")
@@ -252,10 +253,8 @@ def _own_cost(schema: dict[str, Any]) -> int:
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
     # Each required name is looked up. `dependencies` may hold lists of names or schemas.
-    for values in _map(schema, "dependentRequired").values():
-        cost += len(values) if isinstance(values, list) else 1
-    for values in _map(schema, "dependencies").values():
-        cost += len(values) if isinstance(values, list) else 1
+    for key in ("dependentRequired", "dependencies"):
+        cost += sum(len(values) if isinstance(values, list) else 1 for values in _map(schema, key).values())
     # Comparing stops at the first difference, but a hostile value differs only at the end.
     if "const" in schema:
         cost += _comparison(schema["const"])
@@ -524,11 +523,10 @@ class SchemaValidator:
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
-            shown = repr(dialect)[:200]
-            raise SchemaError(f"the schema dialect {shown} is not supported; {', '.join(DIALECTS)} are")
+            raise SchemaError(f"the schema dialect {dialect!r:.200} is not supported; {', '.join(DIALECTS)} are")
         # The size is checked before the schema is compiled, which takes time in proportion to it.
         root = take_apart(schema) if isinstance(schema, dict) else Part()
-        self._validator, per_byte, per_match = _compile(schema, formats)
+        self._validator, per_byte, per_match = compiled(schema, formats=formats)
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
 
     def problem(self, value: Any) -> str | None:
@@ -572,8 +570,19 @@ class SchemaValidator:
         return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "it does not conform to the schema"
 
 
-def _compile(schema: Any, formats: bool) -> tuple[jsonschema_rs.Validator, int, int]:
-    """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string."""
+def compiled(
+    schema: Any, *, formats: bool = False, mask: str | None = None
+) -> tuple[jsonschema_rs.Validator, int, int]:
+    """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string.
+
+    Args:
+        schema: The schema.
+        formats: Whether to check ``format``, too.
+        mask: The text that error messages have in place of values.
+
+    Raises:
+        SchemaError: If the schema is invalid.
+    """
     import jsonschema_rs  # on first use: most programs validate nothing
 
     # This engine matches in linear time. Up to this size of a pattern, a byte takes 2 µs at most, as measured, and
@@ -587,7 +596,7 @@ def _compile(schema: Any, formats: bool) -> tuple[jsonschema_rs.Validator, int, 
         try:
             # The second attempt is for patterns that the first engine refuses; an invalid schema fails both.
             validator = jsonschema_rs.validator_for(
-                schema, retriever=_refuse, validate_formats=formats, pattern_options=options
+                schema, retriever=_refuse, validate_formats=formats, pattern_options=options, mask=mask
             )
         except (ValueError, jsonschema_rs.ReferencingError) as exc:
             problem = exc

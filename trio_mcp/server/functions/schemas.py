@@ -328,7 +328,7 @@ class ArgumentsSchema:
 
     def problem(self, arguments: dict[str, Any]) -> str | None:
         """Return what is wrong with the arguments, without quoting values; None if they conform."""
-        from trio_mcp.schema.validator import SchemaError
+        from trio_mcp.schema.validator import SchemaError, compiled
 
         # The bounded validator decides. Its message quotes the value, so a second one, which can mask values, is asked
         # for the message only.
@@ -340,32 +340,13 @@ class ArgumentsSchema:
         import jsonschema_rs  # deferred: most calls are valid
 
         try:
-            self._masked = self._masked or self._masked_validator()
+            self._masked = self._masked or compiled(self._schema, mask="the value")[0]
             self._masked.validate(arguments)
         except jsonschema_rs.ValidationError as exc:
             return problem_line(tuple(exc.instance_path), exc.message)
         except ValueError:
             pass  # a pattern exceeded the backtracking limit
         return "they do not conform to the input schema"
-
-    def _masked_validator(self) -> Any:
-        import jsonschema_rs
-
-        linear, fancy = jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
-        # The linear engine first, as no pattern takes long there; only the other one supports look-around.
-        for options in (linear, fancy):
-            try:
-                return jsonschema_rs.validator_for(
-                    self._schema, mask="the value", validate_formats=False, pattern_options=options, retriever=_refuse
-                )
-            except ValueError as exc:
-                problem = exc
-        raise problem
-
-
-def _refuse(uri: str) -> Any:
-    # A schema must not make the server open URLs or files.
-    raise LookupError(f"references outside the schema are not followed: {uri}")
 
 
 def problem_line(place: tuple[str | int, ...], message: str) -> str:
