@@ -49,7 +49,6 @@ class ErrorMasking:
 
     def _masked(self, context: Context[Any], exc: Exception, with_traceback: bool = False) -> str:
         number = secrets.token_hex(4)
-        # The exception was logged with its traceback just before this.
-        traceback = exc if with_traceback else None
-        self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=traceback)
+        # The traceback of an exception that a handler raised has been logged just before this.
+        self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=exc if with_traceback else None)
         return f"{self.text} (error {number})"
