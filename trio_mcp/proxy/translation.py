@@ -44,19 +44,19 @@ Answer = Callable[[str, Any, ServedContext[Any] | None], Awaitable[dict[str, Any
 
 
 class HandedOn(InputSources):
-    """Declares everything that a client can answer, and passes the questions on.
+    """Declares that every question can be answered, and passes the questions on.
 
     Args:
         answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's call
             that the question is about, or None.
-        calls: The calls that the server has not answered.
+        calls: The calls that the server has not responded to.
     """
 
     def __init__(self, answer: Answer, calls: UnansweredCalls) -> None:
         def unused(params: object) -> None:
             raise AssertionError("questions are passed on, never answered by a callback")
 
-        # The callbacks only make the base class declare every capability: which of them holds, each client decides.
+        # The callbacks only make the base class declare every capability; which ones apply depends on each client.
         super().__init__(
             Answers(
                 elicitation=unused,
@@ -69,11 +69,11 @@ class HandedOn(InputSources):
         self._calls = calls
 
     def attach(self, session: ClientSession) -> None:
-        """Answer the requests of a server of the legacy era, and watch the arrivals from a server of either era."""
+        """Handle the questions of a legacy-era server, and watch what arrives from a server of either era."""
         session.on_arrival = self._calls.arrived
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
-            # The call was found on arrival: by the time this task runs, it may have ended.
+            # The call was looked up on arrival, because it may have ended by the time this task runs.
             return await self._answer_with(context.method, params, context.transport_metadata[CALL])
 
         for method in ASKING:
@@ -97,7 +97,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
         raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, an unknown question")
     plain = {} if params is None else params
     try:
-        # Checked even if it passes unchanged: the client must not be blamed for what the upstream sent.
+        # The question is checked even if it passes unchanged: the client must not be blamed for the upstream's mistake.
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
         raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
@@ -108,7 +108,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     if method == "elicitation/create":
         keys = ["url" if plain.get("mode") == "url" else "form"]
         if keys == ["url"]:
-            # Made here if the upstream's revision has no ids: the client's revision may require one.
+            # An id is made here if the upstream's revision has none, as the client's revision may require one.
             identity = plain.get("elicitationId") or str(uuid.uuid4())
     elif "tools" in plain or "toolChoice" in plain:
         keys.append("tools")
@@ -124,7 +124,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
         return wire
 
     needs = tuple(_NEEDS[key] for key in keys)
-    # Taken: if it goes unasked, then because another question of the upstream was refused.
+    # The question counts as taken: it stays unasked only if another question of the upstream was refused.
     return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity).take()
 
 
@@ -147,19 +147,19 @@ _MODERN = ("resultType", "ttlMs", "cacheScope")
 def in_words_of(
     revision: str, method: str, result: dict[str, Any], spoken: str, hints: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a result as the client's revision has it.
+    """Return a result in the form that the client's revision defines.
 
     Args:
         revision: The client's revision.
         method: The method of the request.
         result: The result as it came.
         spoken: The revision in which it came.
-        hints: The cache hints for a result that has none itself.
+        hints: The cache hints for a result without its own.
 
     Raises:
         McpError: If it is malformed, and so can't be translated: -32603.
     """
-    # Unchanged, so that unknown fields pass, and nothing is validated twice.
+    # The result stays unchanged, so that unknown fields pass and nothing is validated twice.
     if revision == spoken:
         return result
     rules = rules_of(revision)
