@@ -79,8 +79,8 @@ class CompletionFeature:
         if not callable(function):
             raise TypeError(f"a completion must be a function, got {type(function).__name__}")
         what = f"the completion of {argument!r}"
-        # Prompts and templates may be added after their completions. What is there already is checked at once; a
-        # template names its variables itself, so its completions can always be checked.
+        # Prompts may be added after their completions, so only an existing prompt can be checked here. A template
+        # names its variables itself, so its completions can always be checked.
         if prompt is not None:
             key = ("ref/prompt", prompt, argument)
             found = self._prompts.registry.find(prompt)
@@ -92,7 +92,7 @@ class CompletionFeature:
             if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = self._make_completer(function, what)
-        # In one step, as another thread may register the same one.
+        # This is a single step, as another thread may register the same one.
         if self._completers.setdefault(key, completer) is not completer:
             raise ValueError(f"{what} of {key[1]!r} is already registered")
         self._offered = True
@@ -133,8 +133,8 @@ class CompletionFeature:
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(context, kind, name, argument)
-        # A mounted server completes its own, as its middleware expects, and by the name that it knows. If it has no
-        # completions at all, a function registered here may still do it.
+        # A mounted server completes its own arguments, through its middleware and under the name that it knows. If it
+        # has no completions at all, a function registered here may still do it.
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
             return await mounted.pass_on(context, ref=reference)
@@ -217,7 +217,7 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
 
 def _matching(choices: list[str], value: str) -> list[str]:
     """Return the choices that begin with the text, then those that contain it, ignoring case."""
-    # The order of the values is kept within both groups: it is the author's.
+    # Both groups keep the order of the values, which is the author's.
     typed = value.casefold()
     beginning = [choice for choice in choices if choice.casefold().startswith(typed)]
     return beginning + [choice for choice in choices if typed in choice.casefold() and choice not in beginning]
@@ -236,8 +236,8 @@ def _completion(found: Any) -> dict[str, Any]:
     wire = completion.to_wire()
     count = len(completion.values)
     if count > MAX_VALUES:
-        # The function may know of more matches than it returned. A total below the number of values is wrong, and one
-        # that it left out on purpose (has_more without a total) stays out.
+        # The function may know of more matches than it returned. A total below the number of values is wrong, and a
+        # total that it left out on purpose (has_more without a total) stays out.
         total = completion.total
         if total is not None or not completion.has_more:
             wire["total"] = max(count, total or 0)
