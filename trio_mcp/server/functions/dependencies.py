@@ -54,7 +54,7 @@ def _read(
         kind = "a class" if isinstance(function, type) else f"not a function, but {type(function).__name__}"
         raise TypeError(f"{where}: its provider {_name(function)!r} is {kind}; pass a function that returns the value")
     key = _key_of(function)
-    # `known` has the providers that are complete, `path` those whose parameters are being read just now.
+    # `known` has the complete providers, `path` those whose parameters are being read.
     if key in known:
         return known[key]
     if key in map(_key_of, path):
@@ -102,7 +102,7 @@ def _read(
 
 def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., Any]]:
     """Return how to obtain a provider's value, and the function to call for it."""
-    # Generator functions are wrapped here; functions that a decorator has wrapped already are recognized further down.
+    # Generator functions are wrapped here; those that a decorator has wrapped already are recognized below.
     plain = bare(function)
     call = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.isasyncgenfunction(call):
@@ -111,8 +111,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
         return ProviderKind.MANAGER, contextlib.contextmanager(function)
     if is_async(function):
         return ProviderKind.AWAITED, function
-    # Only decorated generators are entered. Other context managers are values: a provider may well return an open file
-    # or a lock.
+    # Only decorated generators are entered. Other context managers are values: a provider may return an open file or a
+    # lock.
     below = inspect.unwrap(call)
     for test, kind in (
         (inspect.isasyncgenfunction, ProviderKind.ASYNC_MANAGER),
@@ -125,9 +125,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
 
 
 def _key_of(function: Callable[..., Any]) -> object:
-    """Return the key by which two providers are the same."""
-    # The function itself is the better key where it is hashable: `obj.method` is a new object each time, but these
-    # compare equal.
+    """Return the key that makes two providers the same."""
+    # A hashable function is itself the key: `obj.method` is a new object each time, but these compare equal.
     try:
         hash(function)
     except TypeError:
@@ -136,7 +135,7 @@ def _key_of(function: Callable[..., Any]) -> object:
 
 
 def _name(function: object) -> str:
-    # As a user would write it: without the functions around it, and by its class if it has no name.
+    # The name as a user would write it: without the enclosing functions, or that of its class if it has none.
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
@@ -179,7 +178,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         TypeError: If the overrides make a provider depend on itself.
     """
     steps: list[_Step] = []
-    # By the key of the provider that is in use: two providers with one stand-in share its value.
+    # The keys are those of the providers in use: two providers with one stand-in share its value.
     shared: dict[object, int] = {}
 
     def place(provider: Provider, cache: bool, path: tuple[Provider, ...]) -> int:
@@ -192,7 +191,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
             return shared[provider.key]
         inner = (*path, provider)
         arguments = {name: place(*need, inner) for name, need in provider.needs.items()}
-        # After its needs, by the recursion above: the order of the steps is the order to run them in.
+        # The recursion has appended the needs before: the order of the steps is the order to run them in.
         steps.append(_Step(provider, arguments))
         if cache:
             shared[provider.key] = len(steps) - 1
@@ -205,7 +204,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
     early = set(range(len(steps)))
     if not is_async:
         early = {number for number in early if steps[number].provider.kind in _IN_THE_LOOP}
-        # Backwards, as a step only needs earlier ones: one pass finds all that async providers need, at any depth.
+        # A step only needs earlier ones, so one pass backwards finds everything that async providers need.
         for number in reversed(range(len(steps))):
             if number in early:
                 early.update(steps[number].arguments.values())
@@ -233,7 +232,7 @@ class Dependencies:
             function: The function.
             arguments, named: Its other arguments.
         """
-        # The plan is made once, at registration; only with overrides, which are for tests, is it made for each call.
+        # The plan is made once, at registration; only overrides, which are for tests, need another one for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
         values: list[Any] = [None] * len(plan.steps)  # by step number
@@ -242,8 +241,8 @@ class Dependencies:
             provided = {name: values[number] for name, number in plan.parameters.items()}
             return function(*arguments, **{**named, **provided})
 
-        # Outside of the thread's own stack: what async providers opened is closed when the thread has ended, or when a
-        # cancellation has abandoned it.
+        # This stack is outside the thread: the context managers of async providers are exited when the thread has
+        # ended, or when a cancellation has abandoned it.
         async with contextlib.AsyncExitStack() as stack:
             for number in plan.in_loop:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -262,7 +261,7 @@ class Dependencies:
 
     def _in_thread(self, plan: _Plan, values: list[Any], context: object, ready: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
-            # An awaitable result is fine as long as nothing was entered: then nothing is closed before it is awaited.
+            # An awaitable result is fine if nothing was entered, as nothing is closed then before it is awaited.
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -318,7 +317,7 @@ def stand_in_for(
     """Read a stand-in for a provider: see `Server.override`.
 
     Returns:
-        What `Overrides.replaced` takes.
+        The argument of `Overrides.replaced`.
 
     Raises:
         TypeError: If the stand-in can't be used.
