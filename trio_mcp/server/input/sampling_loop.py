@@ -1,7 +1,7 @@
-"""Sampling with tools: run what the client's model calls, and ask it again, until it gives its answer.
+"""Sampling with tools: run the tools that the client's model calls, and ask it again, until it gives its answer.
 
-Each question to the model is one round of the request. What a tool returned is remembered with the rounds, so that it
-runs once, even if the function that samples runs again.
+Each question to the model is one round of the request. The result of a tool is remembered with the rounds, so that the
+tool runs once, even if the function that samples runs again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_TOOL_USES = 32
 """How many tools the model may call in one reply."""
 
 FINAL = "final_response"
-"""The tool by which a model gives its answer if that has a type; FastMCP calls it the same."""
+"""The tool with which a model gives its answer if that has a type; FastMCP uses the same name."""
 
 _FENCED = re.compile(r"\s*```\w*\n(.*)\n```\s*", re.DOTALL)
 
@@ -57,7 +57,7 @@ class _Answer:
     Attributes:
         schema: Its JSON Schema.
         by_tool: Whether the model gives it by calling a tool, and not as text.
-        wrapped: Whether the tool's arguments have it as their ``value``, as they must be an object.
+        wrapped: Whether it is the ``value`` in the tool's arguments, which must be an object.
     """
 
     schema: dict[str, Any]
@@ -66,7 +66,7 @@ class _Answer:
     _adapter: TypeAdapter[Any]
 
     def tool(self) -> Tool:
-        """Return the tool by which the model gives it."""
+        """Return the tool with which the model gives it."""
         schema = wrapped_as("value", self.schema) if self.wrapped else self.schema
         return Tool(name=FINAL, description="Give the final answer.", input_schema={"type": "object", **schema})
 
@@ -76,7 +76,7 @@ class _Answer:
         Raises:
             ValidationError: If it is not of the type.
         """
-        # As JSON text: in pydantic's strict mode, a type's JSON form is accepted from there only.
+        # Validated as JSON text, the only form from which pydantic's strict mode accepts a type's JSON form.
         return self._adapter.validate_json(to_json(arguments.get("value") if self.wrapped else arguments))
 
     def read_text(self, text: str) -> Any:
@@ -131,7 +131,7 @@ def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Too
     what = f"the tool {name!r} of sample"
     own = read_function(function, surroundings, what, read_texts=True)
     definition = Tool(name=name, description=own.description, input_schema=own.input_schema)
-    # Without structured content: the content says the same, and all of it travels with each round.
+    # There is no structured content: the content says the same, and everything is sent again with each round.
     return _Tool(definition, own, read_output(own.returns, None, False, surroundings.options, what))
 
 
@@ -164,7 +164,7 @@ class _Loop:
             last = number == self.max_rounds
             reply = await self._ask(messages, f"{name}.{number}", first=number == 1, last=last)
             uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
-            # The client's fault, not one of the function that samples.
+            # This is the client's fault, not that of the function that samples.
             if (uses and reply.role != "assistant") or any(map(_is_result, reply.content_as_list)):
                 raise SamplingError("the client's reply is not one of a model: it has tool results, or uses of a user")
             if not uses:
@@ -218,7 +218,7 @@ class _Loop:
         return f"This is not a valid answer: {brief(exc)}. {asked}"
 
     async def _run_tools(self, uses: Sequence[ToolUseContent], results: dict[int, Any], name: str) -> None:
-        """Run what the model has called, at the same time, and add the results."""
+        """Run the tools that the model has called, concurrently, and add the results."""
         failures: list[Exception] = []
 
         async def run(index: int, use: ToolUseContent) -> None:
@@ -250,7 +250,7 @@ class _Loop:
             return text_result(f"invalid arguments for the tool {name!r}: {exc}", is_error=True)
         except Exception as exc:
             failure = single(exc)
-        # As in a tool of the server: an McpError is for the client, a ToolError for the model, anything else is a bug.
+        # As in a tool of the server, an McpError is for the client, a ToolError for the model, and the rest are bugs.
         if isinstance(failure, McpError):
             raise failure
         told = str(failure)
