@@ -166,10 +166,13 @@ def in_words_of(
     try:
         wire = wire_for(RESULTS[method].from_wire(result), revision)
     except ValidationError as exc:
-        text = f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
-        raise McpError(INTERNAL_ERROR, text) from None
+        raise McpError(
+            INTERNAL_ERROR, f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
+        ) from None
     if method == "tools/call":
-        _in_older_content(wire, revision)
+        wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]
+        if not rules.any_structured_content and type(wire.get("structuredContent", {})) is not dict:
+            del wire["structuredContent"]
     elif method == "tools/list" and not rules.any_structured_content:
         # Revisions without `any_structured_content` require that an output schema describe an object.
         for tool in wire["tools"]:
@@ -183,11 +186,5 @@ def in_words_of(
         for name in _MODERN:
             wire.pop(name, None)
         return wire
-    # The upstream's own hints win.
+    # The upstream's own hints take precedence.
     return hints | wire
-
-
-def _in_older_content(wire: dict[str, Any], revision: str) -> None:
-    wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]
-    if not rules_of(revision).any_structured_content and type(wire.get("structuredContent", {})) is not dict:
-        del wire["structuredContent"]

@@ -173,8 +173,9 @@ class Upstream:
             raise
         # The upstream client refused the method before it was sent; for the proxy's client, such a method is unknown.
         except CapabilityError:
-            text = f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
-            raise McpError(METHOD_NOT_FOUND, text) from None
+            raise McpError(
+                METHOD_NOT_FOUND, f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
+            ) from None
         except (TrioMcpError, OSError) as exc:
             if isinstance(exc, AuthorizationError):  # its text says what to do; a traceback would bury that
                 logger.warning("the upstream server %r did not respond to %r: %s", self.name, method, exc)
@@ -182,8 +183,7 @@ class Upstream:
                 logger.warning("the upstream server %r did not respond to %r", self.name, method, exc_info=exc)
             what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
             # The client only gets the type: the details are for the log.
-            text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"
-            raise McpError(INTERNAL_ERROR, text) from None
+            raise McpError(INTERNAL_ERROR, f"the upstream server {self.name!r} {what}: {type(exc).__name__}") from None
 
     @property
     def name(self) -> str:
@@ -233,8 +233,11 @@ class Upstream:
             McpError: If there is no such call, or its client can't or won't answer.
         """
         if asked is None or asked.rounds is None:
-            text = f"can't tell which client {method!r} is for: no call is waiting"
-            raise McpError(INVALID_REQUEST, f"{text}, or several clients have unanswered calls, perhaps given up")
+            raise McpError(
+                INVALID_REQUEST,
+                f"can't tell which client {method!r} is for: no call is waiting, "
+                "or several clients have unanswered calls, perhaps given up",
+            )
         question = handed_on(asked, method, params, self.client.protocol_version)
         try:
             question.check(asked)
