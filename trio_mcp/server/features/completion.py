@@ -9,7 +9,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import NO_SCOPES, FeatureSettings, Mounted, Needs
+from trio_mcp.server.features.feature import NO_SCOPES, FeatureSettings, Mounted, Needs, scopes_of
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
 from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
@@ -122,9 +122,11 @@ class CompletionFeature:
         reference = params.get("ref")
         if type(reference) is not dict:
             return NO_SCOPES
-        name, uri = reference.get("name"), reference.get("uri")
-        needed = self._prompts.needed(name) if reference.get("type") == "ref/prompt" else NO_SCOPES
-        return self._resources.needed(uri) if reference.get("type") == "ref/resource" and type(uri) is str else needed
+        if reference.get("type") == "ref/prompt":
+            return scopes_of(self._prompts.registry, reference.get("name"))
+        if reference.get("type") == "ref/resource":
+            return scopes_of(self._resources.templates, reference.get("uri"))
+        return NO_SCOPES
 
     async def _complete(self, context: ServedContext[Any]) -> dict[str, Any]:
         # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).

@@ -53,6 +53,7 @@ __all__ = [
     "described",
     "held",
     "name_of",
+    "scopes_of",
 ]
 
 Handler: TypeAlias = Callable[[ServedContext[Any]], Awaitable[dict[str, Any]]]
@@ -325,6 +326,12 @@ class Entry(Generic[DefinitionT]):
 ListedT = TypeVar("ListedT", bound=Entry[Any])
 
 
+def scopes_of(registry: Registry[ListedT], name: object) -> frozenset[str]:
+    """Return the scopes that a request needs for the entry that it names; none if there is no such entry."""
+    entry = registry.get(name) if type(name) is str else None
+    return NO_SCOPES if entry is None else entry.told_scopes
+
+
 def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
     """Return the given tags, checked.
 
@@ -366,8 +373,11 @@ def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> di
     scopes = _checked_scopes(details.get("scopes"), what)
     if scopes:
         settings.scoped = what
-    tags = checked_tags(details.get("tags"), what)
-    return {"tags": tags, "scopes": scopes, "filtered": settings.visible is not None}
+    return {
+        "tags": checked_tags(details.get("tags"), what),
+        "scopes": scopes,
+        "filtered": settings.visible is not None,
+    }
 
 
 def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:

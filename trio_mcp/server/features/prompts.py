@@ -12,7 +12,6 @@ from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
-    NO_SCOPES,
     Entry,
     EntryKind,
     FeatureSettings,
@@ -20,6 +19,7 @@ from trio_mcp.server.features.feature import (
     described,
     held,
     name_of,
+    scopes_of,
 )
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
@@ -142,12 +142,7 @@ class PromptFeature:
         self._settings.announce(PROMPTS_CHANGED)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
-        return self.needed(params.get("name"))
-
-    def needed(self, name: object) -> frozenset[str]:
-        """Return the scopes that a request for a prompt needs."""
-        prompt = self.registry.get(name) if isinstance(name, str) else None
-        return NO_SCOPES if prompt is None else prompt.told_scopes
+        return scopes_of(self.registry, params.get("name"))
 
     async def _list(self, context: ServedContext[Any]) -> dict[str, Any]:
         self._check_offered(context)

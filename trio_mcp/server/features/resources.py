@@ -193,11 +193,6 @@ class ResourceFeature:
         uris = wanted.get("resourceSubscriptions") if type(wanted) is dict else None
         return NO_SCOPES.union(*(self._needed({"uri": uri}) for uri in uris)) if type(uris) is list else NO_SCOPES
 
-    def needed(self, template: str) -> frozenset[str]:
-        """Return the scopes that a request for a template needs."""
-        found = self.templates.get(template)
-        return NO_SCOPES if found is None else found.told_scopes
-
     async def _list(
         self, registry: Registry[RegisteredResource], key: str, context: ServedContext[Any]
     ) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.connection import SingleRequest
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
-    NO_SCOPES,
     Entry,
     EntryKind,
     FeatureSettings,
@@ -24,6 +23,7 @@ from trio_mcp.server.features.feature import (
     described,
     held,
     name_of,
+    scopes_of,
 )
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
@@ -149,9 +149,7 @@ class ToolFeature:
         self._settings.announce(TOOLS_CHANGED)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
-        name = params.get("name")
-        tool = self.registry.get(name) if type(name) is str else None
-        return NO_SCOPES if tool is None else tool.told_scopes
+        return scopes_of(self.registry, params.get("name"))
 
     async def _list(self, context: ServedContext[Any]) -> dict[str, Any]:
         return await self._settings.list_page(self.registry, "tools", context)
