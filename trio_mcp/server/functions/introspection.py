@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from trio_mcp._patterns import late_pattern
@@ -127,20 +127,15 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
-    for frame in _frames():
+    # None on an interpreter without frames: then no local name is found, and the error about the annotation says so.
+    frame = inspect.currentframe()
+    while frame is not None:
         # Frames don't say which function they run, so its qualified name and its globals are compared. The innermost
         # call takes precedence.
         if frame.f_code.co_qualname in enclosing and frame.f_globals is getattr(target, "__globals__", None):
             names = {**frame.f_locals, **names}
-    return names
-
-
-def _frames() -> Iterator[Any]:
-    # None on an interpreter without frames: then no local name is found, and the error about the annotation says so.
-    frame = inspect.currentframe()
-    while frame is not None:
-        yield frame
         frame = frame.f_back
+    return names
 
 
 # Google style: a section starts with a line that ends in a colon, and its entries are indented below.

@@ -262,10 +262,7 @@ def json_types(option: dict[str, Any]) -> frozenset[str]:
 
 
 def _types_of(value: Any) -> frozenset[str]:
-    for kind, names in _NAMES.items():
-        if isinstance(value, kind):
-            return names
-    return frozenset()
+    return next((names for kind, names in _NAMES.items() if isinstance(value, kind)), frozenset())
 
 
 def text_types(schema: dict[str, Any]) -> dict[str, frozenset[str]]:
