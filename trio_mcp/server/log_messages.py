@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 import threading
 from contextvars import ContextVar
@@ -21,6 +22,11 @@ MAX_PENDING_RECORDS = 1000
 """The number of records from other threads that one handler keeps until the event loop takes them."""
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
+
+# The protocol's levels that records of `logging` have, and the least number of each but the first. Other libraries call
+# their levels between INFO and WARNING NOTICE.
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical")
+_LEAST = (logging.INFO, logging.INFO + 1, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
 """The context of the current request, and the Trio run that serves it. Set in the request's task, and so inherited by
@@ -152,13 +158,4 @@ class McpLogHandler(logging.Handler):
 
 def _level_of(number: int) -> str:
     """Return the protocol's level for a number of `logging`, which has no notice, alert or emergency."""
-    # Other libraries call their levels between INFO and WARNING NOTICE.
-    if number >= logging.CRITICAL:
-        return "critical"
-    if number >= logging.ERROR:
-        return "error"
-    if number >= logging.WARNING:
-        return "warning"
-    if number > logging.INFO:
-        return "notice"
-    return "info" if number == logging.INFO else "debug"
+    return _LEVELS[bisect.bisect_right(_LEAST, number)]
