@@ -7,7 +7,7 @@ import functools
 import os
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 import trio
@@ -503,9 +503,8 @@ class BaseServer:
         try:
             if transport == "stdio":
                 self._run_stdio(**arguments)
-                return
-            run = self._run_network if transport in ("tcp", "unix") else self._run_http
-            run(getattr(self, f"serve_{transport}"), **arguments)
+            else:
+                self._run_network(transport, **arguments)
         except Exception as exc:
             # The arguments, the machine or the program's own functions caused these, and dozens of inner frames would
             # hide the cause. Any other exception is a bug here, and keeps them.
@@ -521,17 +520,14 @@ class BaseServer:
             refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
             name = next(iter(arguments))
             raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
-        serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)
-        run_stdio(serve, ends_on_sigterm=self._ends_on_sigterm)
+        run_stdio(functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None), ends_on_sigterm=self._ends_on_sigterm)
 
-    def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
-        from trio_mcp.http.serve import RunSettings
+    def _run_network(self, transport: str, /, **arguments: Any) -> None:
+        if transport not in ("tcp", "unix"):
+            from trio_mcp.http.serve import RunSettings
 
-        refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
-        self._run_network(serve, **arguments)
-
-    def _run_network(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
-        run_network(self.info.name, serve, arguments)
+            refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
+        run_network(self.info.name, getattr(self, f"serve_{transport}"), arguments)
 
 
 def core_of(server: BaseServer) -> Core:
