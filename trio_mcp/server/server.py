@@ -119,15 +119,14 @@ class Server(BaseServer):
         return None if found is None or found.filtered else found.definition.input_schema
 
     def _counts(self) -> dict[str, int]:
-        counts = super()._counts() | {"tools": len(self._tools.registry)}
-        if self._resources.made is not None:
-            counts["resources"] = len(self._resources.made.registry)
-            counts["resource_templates"] = len(self._resources.made.templates)
-        if self._prompts.made is not None:
-            counts["prompts"] = len(self._prompts.made.registry)
-        if self._completion.made is not None:
-            counts["completions"] = len(self._completion.made)
-        return counts
+        resources, prompts = self._resources.made, self._prompts.made
+        return {
+            "tools": len(self._tools.registry),
+            "resources": 0 if resources is None else len(resources.registry),
+            "resource_templates": 0 if resources is None else len(resources.templates),
+            "prompts": 0 if prompts is None else len(prompts.registry),
+            "completions": 0 if self._completion.made is None else len(self._completion.made),
+        }
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
