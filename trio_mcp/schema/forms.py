@@ -56,9 +56,11 @@ class Form:
         Raises:
             SchemaError: If finding out would cost too much.
         """
-        # JSON Schema allows unknown fields by default; in a form they are a mistake, most likely in a name.
+        # JSON Schema allows unknown fields by default; in a form they are a mistake, most likely in a name, unless the
+        # schema allows them explicitly.
         unknown = next((name for name in content if name not in self._fields), None)
-        if unknown is not None and not self._takes_more:
+        takes_more = bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
+        if unknown is not None and not takes_more:
             known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none at all"
             return f"the form has no field {unknown!r}; its fields are {known}"
         problem = self._validator.problem(dict(content))
@@ -69,11 +71,6 @@ class Form:
             if wrong is not None:
                 return f"[{name!r}]: {wrong}"
         return None
-
-    @property
-    def _takes_more(self) -> bool:
-        """Whether the schema explicitly allows fields that it does not name, which forms are not meant to do."""
-        return bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
 
 
 def _has_default(field: Mapping[str, Any]) -> bool:
