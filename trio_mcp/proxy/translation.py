@@ -123,9 +123,11 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
             wire["elicitationId"] = identity
         return wire
 
-    needs = tuple(_NEEDS[key] for key in keys)
+    request = InputRequest(
+        context, method, tuple(_NEEDS[key] for key in keys), words, lambda answer: answer, None, None, identity
+    )
     # The question counts as taken: it stays unasked only if another question of the upstream was refused.
-    return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity).take()
+    return request.take()
 
 
 RESULTS: dict[str, type[WireModel]] = {

@@ -179,8 +179,7 @@ class File(_Media):
         from trio_mcp.types.content import EmbeddedResource
 
         # The URI has only the name: a client need not know where the file is.
-        contents = contents_of(self, f"file:///{quote(self.name)}")
-        return EmbeddedResource(resource=contents)
+        return EmbeddedResource(resource=contents_of(self, f"file:///{quote(self.name)}"))
 
 
 MEDIA: Final = (Image, Audio, File)

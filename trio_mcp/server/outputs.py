@@ -123,8 +123,7 @@ class Output:
                 raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
             if (problem := self._validator().problem(value.structured_content)) is not None:
                 raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
-        any_json = rules_of(revision).any_structured_content
-        if not any_json and type(result.get("structuredContent", {})) is not dict:
+        if type(result.get("structuredContent", {})) is not dict and not rules_of(revision).any_structured_content:
             del result["structuredContent"]
         result["content"] = [downgraded_block(block, revision) for block in result["content"]]
         return result

@@ -505,8 +505,10 @@ class Server(BaseServer):
             return
         # A proxy has no registries to copy from, only an upstream to ask.
         if isinstance(other, BaseServer):
-            what = f"{other.info.name!r} can't be mounted in {self.info.name!r}"
-            raise TypeError(f"{what}: a proxy offers what its upstream does; serve it by itself")
+            raise TypeError(
+                f"{other.info.name!r} can't be mounted in {self.info.name!r}: "
+                "a proxy offers what its upstream does; serve it by itself"
+            )
         raise TypeError(f"only a Server can be mounted, got {type(other).__name__}")
 
 

@@ -37,8 +37,7 @@ class Completer:
     def bind(self, value: str, arguments: Mapping[str, str], context: ServedContext[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
         # A function with one parameter gets the text alone.
-        given = dict(zip(self.parameters, (value, dict(arguments)), strict=False))
-        return self.function.bind(given, context)
+        return self.function.bind(dict(zip(self.parameters, (value, dict(arguments)), strict=False)), context)
 
 
 class CompletionFeature:
@@ -146,8 +145,9 @@ class CompletionFeature:
         try:
             return {"completion": _completion(await completer.bind(value, settled, context)())}
         except Exception as exc:
-            text = f"the completion of {argument[:100]!r} for {name[:200]!r} failed"
-            raise self._settings.failure(context, text, exc, PromptOutputError) from None
+            raise self._settings.failure(
+                context, f"the completion of {argument[:100]!r} for {name[:200]!r} failed", exc, PromptOutputError
+            ) from None
 
     def _find(
         self, context: ServedContext[Any], kind: str, name: str, argument: str

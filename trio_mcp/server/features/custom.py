@@ -93,8 +93,10 @@ class CustomFeature:
         what = f"method {_checked_name(name, function)!r}"
         self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem of the function
         if extension is not None and extension not in self._settings.extensions:
-            missing = f"{what}: the extension {extension!r} is not declared"
-            raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")
+            raise ValueError(
+                f"{what}: the extension {extension!r} is not declared; "
+                f"pass extensions={{{extension!r}: {{}}}} to the Server"
+            )
         # Unlike for tools, no contract is read from the type hints: the models are the contract.
         call = read_handler(function, self._settings.surroundings, what)
         own = _CustomMethod(self._settings, what, call, params, result, extension)

@@ -165,9 +165,12 @@ class _Mount:
         return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
 
     def _copy(self, item: EntryT, name: str) -> EntryT:
-        definition = item.definition.model_copy(update={"name": name})
-        filtered = item.filtered or self.settings.visible is not None
-        copy = attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
+        copy = attrs.evolve(
+            item,
+            definition=item.definition.model_copy(update={"name": name}),
+            mounted=_Mounted(self, item),
+            filtered=item.filtered or self.settings.visible is not None,
+        )
         if copy.scopes:
             self.settings.scoped = f"{copy.kind} {copy.name!r}"
         return copy

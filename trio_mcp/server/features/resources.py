@@ -223,8 +223,9 @@ class ResourceFeature:
             exc = single(exc)
             if isinstance(exc, ResourceNotFound):  # its text is not for clients
                 raise _not_found(uri, revision) from None
-            text = f"the resource {resource.name!r} failed"
-            raise self._settings.failure(context, text, exc, ContentsError) from None
+            raise self._settings.failure(
+                context, f"the resource {resource.name!r} failed", exc, ContentsError
+            ) from None
         if not context.rules.cache_hints:  # legacy revisions have no such fields
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
@@ -408,8 +409,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
         except ValueError as exc:
             raise ContentsError(f"its return value can't be turned into JSON: {exc}") from exc
     # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
-    text = value.encode("utf-8", "backslashreplace").decode()
-    return TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+    return TextResourceContents(uri=uri, mime_type=mime_type, text=value.encode("utf-8", "backslashreplace").decode())
 
 
 def safe_join(directory: str | Path, path: str) -> Path:

@@ -81,8 +81,7 @@ def _read(
                 f"{what}: the parameter {name!r} is passed by name, so it can't be {parameter.kind.description}"
             )
         if marker is not None:
-            found = _read(marker.provider, context_type, where, known, (*path, function))
-            needs[name] = (found, marker.cache)
+            needs[name] = _read(marker.provider, context_type, where, known, (*path, function)), marker.cache
         elif wanted:
             if context_parameter is not None:
                 raise TypeError(
@@ -303,9 +302,11 @@ def read_dependencies(
         TypeError: If a provider can't be used; the message names it and its parameter, and says why.
     """
     known: dict[object, Provider] = {}
-    kind = surroundings.context_type
     needs = {
-        name: (_read(marker.provider, kind, f"{what}: the parameter {name!r}", known, ()), marker.cache)
+        name: (
+            _read(marker.provider, surroundings.context_type, f"{what}: the parameter {name!r}", known, ()),
+            marker.cache,
+        )
         for name, marker in markers.items()
     }
     return Dependencies(what, needs, is_async, surroundings, make_plan(needs, is_async, {}))

@@ -268,10 +268,9 @@ def read_function(
     for name in _CONTEXTS if not contexts else ():
         # Otherwise clients would be asked for it.
         if name in parameters and hints.get(name, _EMPTY) is _EMPTY:
-            kind = context_type.__name__
             raise TypeError(
-                f"{what}: the parameter {name!r} has no type hint: write `{name}: {kind}` for the context of the"
-                " request, or the type of the argument"
+                f"{what}: the parameter {name!r} has no type hint: write `{name}: {context_type.__name__}` for the"
+                " context of the request, or the type of the argument"
             )
     contract = contract_of(parameters, extra, surroundings.options, what)
     schema = contract.schema if input_schema is None else input_schema
@@ -329,10 +328,10 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
         if name in bound:  # a caller must not set parameters that functools.partial has bound
             continue
         if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
-            stars = _VARIADIC[parameter.kind]
             raise TypeError(
-                f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
-                "name each parameter, take a list or a dict, or pass an input_schema and take **arguments"
+                f"{what}: the parameter {_VARIADIC[parameter.kind]}{name} is variadic, which no schema of named "
+                "arguments can describe; name each parameter, take a list or a dict, or pass an input_schema and take "
+                "**arguments"
             )
         # Otherwise `self` would become an argument that clients are asked for.
         if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):

@@ -165,8 +165,11 @@ class InputRequest(Coroutine[Any, Any, T]):
     # Python warns of a coroutine that is never awaited, but ours is made only on first use.
     def __del__(self) -> None:
         if self._forgotten:
-            text = f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def check(self, context: QuestionContext) -> None:
         """Refuse a question that the client has not declared, or that its revision does not define.

@@ -178,7 +178,6 @@ class Rounds:
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
         """Return the answers to some questions, asked in one round."""
         await trio.lowlevel.checkpoint_if_cancelled()  # otherwise a cancelled function would end the round and ask
-        revision = self.context.protocol_version
         # All are checked before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
@@ -187,10 +186,11 @@ class Rounds:
             await self._end()
         if self.context.cancelled:
             await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a shielded scope or a thread
-            text = f"the client has cancelled {self.context.method!r}, or has disconnected"
-            raise LocalProtocolError(f"can't ask the client any more: {text}")
+            raise LocalProtocolError(
+                f"can't ask the client any more: the client has cancelled {self.context.method!r}, or has disconnected"
+            )
         keyed = self._keyed(requests)
-        questions = {key: _question(request, revision) for key, request in keyed.items()}
+        questions = self._questions_of(keyed)
         missing = {}
         for key, question in questions.items():
             # A key must be the handler's own: a client can't know the numbers of questions in advance.
@@ -300,6 +300,16 @@ class Rounds:
         prefix = self._prefix()
         return {prefix + self.claim(request.key, "input"): request for request in requests}
 
+    def _questions_of(self, requests: Mapping[str, InputRequest[Any]]) -> dict[str, Question]:
+        """Return the questions of requests, by key."""
+        questions = {}
+        for key, request in requests.items():
+            wire = request.wire(self.context.protocol_version)
+            if request.elicitation_id is not None:  # random by default, so it differs each time the function runs
+                wire["params"].pop("elicitationId", None)
+            questions[key] = Question(request.method, digest_of(wire))
+        return questions
+
     def _take(self, key: str, question: Question, data: Any) -> None:
         """Store an answer.
 
@@ -309,8 +319,9 @@ class Rounds:
         try:
             _response(question.method, data)
         except ValidationError as exc:
-            text = f"the response to {key!r} is not a valid answer to {question.method!r}: {brief(exc)}"
-            raise McpError(INVALID_PARAMS, text) from None
+            raise McpError(
+                INVALID_PARAMS, f"the response to {key!r} is not a valid answer to {question.method!r}: {brief(exc)}"
+            ) from None
         self.answers[key] = Answer(question, data)
 
     def _read(self, key: str, request: InputRequest[Any]) -> Any:
@@ -361,10 +372,9 @@ class Rounds:
             McpError: If the state is too large (-32602).
         """
         # The token is bound to the method and the parameters of this request, so no other request can use its answers.
-        revision, request = self.context.protocol_version, self.context.request
+        request = self.context.request
         self._round += 1
-        questions = {key: _question(each, revision) for key, each in requests.items()}
-        state = RequestState(self._round, questions, parked=parked)
+        state = RequestState(self._round, self._questions_of(requests), parked=parked)
         if parked is None:  # a parked function has its answers in memory
             state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
         try:
@@ -374,7 +384,7 @@ class Rounds:
             )
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, str(exc)) from None
-        wire = {key: each.wire(revision) for key, each in requests.items()}
+        wire = {key: each.wire(self.context.protocol_version) for key, each in requests.items()}
         return Asked({"resultType": "input_required", "inputRequests": wire, "requestState": token})
 
     def _seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
@@ -418,8 +428,7 @@ class HandshakeRounds(Rounds):
             # The explicit form works the same in both eras: ask here, then run the function again, as it would for a
             # modern client.
             requests = self.explicit(value)
-            revision = self.context.protocol_version
-            await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
+            await self._send(requests, self._questions_of(requests))
             # As in a new request of the modern era, keys are counted from the start and the arguments are bound again.
             self._used.clear()
             # Counted only for `max_rounds`, which stops a function that would ask forever.
@@ -497,13 +506,6 @@ class ReplayedRounds(Rounds):
         self._over = True
         self._scope.cancel("the round ends: the client is asked for input")
         await self._end()
-
-
-def _question(request: InputRequest[Any], revision: str) -> Question:
-    wire = request.wire(revision)
-    if request.elicitation_id is not None:  # random by default, so it differs each time the function runs
-        wire["params"].pop("elicitationId", None)
-    return Question(request.method, digest_of(wire))
 
 
 def _another_question(key: str) -> McpError:

@@ -120,8 +120,7 @@ def sample_with_tools(
             system_prompt = asked if system_prompt is None else f"{system_prompt}\n\n{asked}"
     # A list, as an iterator would be empty in the second round.
     details |= {"system_prompt": system_prompt, "stop_sequences": stop_sequences and list(stop_sequences)}
-    loop = _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details)
-    return loop.run(as_messages(messages))
+    return _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details).run(as_messages(messages))
 
 
 def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Tool:
@@ -214,8 +213,10 @@ class _Loop:
         assert self.answer is not None
         if self.answer.by_tool:
             return f"Give your answer by calling the tool {FINAL}."
-        asked = "Respond with JSON that conforms to the schema, and with nothing else."
-        return f"This is not a valid answer: {brief(exc)}. {asked}"
+        return (
+            f"This is not a valid answer: {brief(exc)}. "
+            "Respond with JSON that conforms to the schema, and with nothing else."
+        )
 
     async def _run_tools(self, uses: Sequence[ToolUseContent], results: dict[int, Any], name: str) -> None:
         """Run the tools that the model has called, concurrently, and add the results."""
