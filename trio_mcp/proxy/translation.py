@@ -94,7 +94,9 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     """
     spec = method_spec(spoken, method) if isinstance(method, str) and method in ASKING else None
     if spec is None:
-        raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, an unknown question")
+        raise McpError(
+            INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, which is an unknown question"
+        )
     plain = {} if params is None else params
     try:
         # The question is checked even if it passes unchanged: the client must not be blamed for the upstream's mistake.

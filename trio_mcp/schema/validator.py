@@ -381,7 +381,7 @@ class CostModel:
                 elif state.patterns and isinstance(current, str):
                     work += state.patterns * (self.per_match + len(current) * self.per_byte)
                 if hops + state.hops > MAX_HOPS:
-                    raise SchemaError(f"validating this value could lead through {MAX_HOPS} nested subschemas")
+                    raise SchemaError(f"validating this value could nest more than {MAX_HOPS} subschemas")
             # Computing states is work too: a hostile value could lead to a new one at every step.
             if work + _NEW_STATE * (len(self._states) - known) > MAX_WORK:
                 raise SchemaError(f"validating this value could take more than {MAX_WORK} steps")

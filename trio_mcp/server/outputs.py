@@ -157,7 +157,7 @@ def read_output(
         # This output is never wrapped, as the author's schema describes the unwrapped value.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
     if structured and (returns is inspect.Signature.empty or _is_content(returns)):
-        raise TypeError(f"{what} has structured_output=True, so it needs a return type, one that is not content")
+        raise TypeError(f"{what} has structured_output=True, so it needs a return type that is not content")
     if returns in _UNDECLARED and not structured:  # nothing is declared, so any return value becomes content
         return Output(None)
     if _is_content(returns):

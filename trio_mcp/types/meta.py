@@ -56,7 +56,7 @@ _FILLED_IN: Final = {
     PROGRESS_TOKEN: "pass on_progress=… to a call for progress notifications",
     PROTOCOL_VERSION: "the mode of the Client determines it",
     CLIENT_INFO: "pass client_info=… to the Client",
-    CLIENT_CAPABILITIES: "the Client declares what it has callbacks for",
+    CLIENT_CAPABILITIES: "the callbacks of the Client determine them",
     SERVER_INFO: "it describes the Server itself",
     SUBSCRIPTION_ID: "it ties messages to a subscription",
 }

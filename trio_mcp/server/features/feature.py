@@ -359,7 +359,7 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     for scope in found:
         # A challenge lists them in one quoted string, separated by spaces.
         if not SCOPE.fullmatch(scope):
-            raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one by itself")
+            raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one separately")
     return found
 
 

@@ -92,7 +92,7 @@ class Mounts:
         # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
-                f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
+                f"{what} while that server runs, because it has a lifespan: mount it earlier, or in the lifespan"
             )
         mount = _Mount(other, prefix, self.settings)
         # All or nothing: a conflict in a later registry takes the copies out of the earlier ones.

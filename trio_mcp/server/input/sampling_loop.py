@@ -165,7 +165,9 @@ class _Loop:
             uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
             # This is the client's fault, not that of the function that samples.
             if (uses and reply.role != "assistant") or any(map(_is_result, reply.content_as_list)):
-                raise SamplingError("the client's reply is not one of a model: it has tool results, or uses of a user")
+                raise SamplingError(
+                    "the client's reply is not a model's: it has tool results, or tool uses of the user"
+                )
             if not uses:
                 if self.answer is None:
                     return reply
