@@ -36,7 +36,7 @@ LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 
 @attrs.frozen
 class LegacyServerEra:
-    """The legacy era as a server follows it: results go out as they are, because the handshake declared the server.
+    """The legacy era as a server follows it: results are sent unchanged, because the handshake declared the server.
 
     Attributes:
         revision: The revision that the handshake chose.
@@ -66,7 +66,7 @@ class ModernServerEra:
     rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result as it goes out; the argument is not changed."""
+        """Return the result in the form to send; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
         # The result's own fields win: an InputRequiredResult has another resultType.
@@ -192,7 +192,7 @@ class ServerIdentity:
 
 
 def check_method(client: ClientDeclaration, method: str) -> None:
-    """Refuse a method of the specification that clients must not call, or not in their revision.
+    """Refuse a method of the specification that clients must not call, in their revision or at all.
 
     Methods that the specification does not define are left to the server.
 
@@ -210,8 +210,8 @@ class ServerNegotiation:
     """The state of the negotiation on one link.
 
     Attributes:
-        identity: What the server declares about itself.
-        session: What the client declared in the handshake; None before the handshake.
+        identity: The server's declaration about itself.
+        session: The client's declaration in the handshake; None before the handshake.
         declared: The capabilities declared to the client in the handshake. Features added later are not among them.
         initialized: Whether the client has confirmed the handshake with ``notifications/initialized``.
         lasting: Whether messages can still reach the client after the response to its request.
@@ -225,7 +225,7 @@ class ServerNegotiation:
         self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
-        """Return what the client of a request has declared, having checked that its revision has the method.
+        """Return the declaration of a request's client, after checking that its revision has the method.
 
         Raises:
             McpError: If the request can't be served; the error is to be sent as its response.

@@ -25,7 +25,7 @@ AHEAD: Final = 500
 
 
 def described(context: Context[Any]) -> str:
-    """Return a request's method, what it names, and on whose behalf it is made: ``tools/call 'add' for 'alice'``."""
+    """Return a request's method, the name or URI in it, and its principal: ``tools/call 'add' for 'alice'``."""
     named = context.params.get("name", context.params.get("uri"))
     # The name is the client's text: it is cut and its control characters are escaped, so it can't fill logs or forge
     # lines.

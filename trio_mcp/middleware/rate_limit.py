@@ -20,7 +20,7 @@ __all__ = ["RateLimit", "caller"]
 
 
 def caller(context: Context[Any]) -> Hashable:
-    """Return who makes a request: the principal, or else the connection or session; None if neither is known."""
+    """Return the caller of a request: its principal, or else its connection or session; None if neither is known."""
     if context.principal is not None:
         return context.principal.identity
     assert isinstance(context, ServedContext)

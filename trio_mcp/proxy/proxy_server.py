@@ -47,7 +47,7 @@ _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
 class ProxyFeature:
-    """The feature that offers what an upstream server offers.
+    """The feature that offers everything that an upstream server offers.
 
     Args:
         settings: The proxy's settings.

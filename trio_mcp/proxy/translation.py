@@ -118,7 +118,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     def words(revision: str) -> dict[str, Any] | None:
         if method == "roots/list":
             return None
-        # In the same revision nothing is translated, so that unknown fields pass.
+        # Nothing is translated if the revision is the same, so that unknown fields pass.
         wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
         wire.pop("_meta", None)
         if identity is not None and rules_of(revision).elicitation_ids:

@@ -278,7 +278,7 @@ class Upstream:
                 call.send_notification_nowait("notifications/message", params)
         elif related is None:  # it need not belong to a call
             connections = [each for run in self._settings.runs for each in run.connections]
-            # Only if there is a single client, and no pending call of another one that the message might be about.
+            # It is sent only if there is a single client, and no pending call of another one that it might be about.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 

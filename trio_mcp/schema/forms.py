@@ -51,7 +51,7 @@ class Form:
         return {**defaults, **content}
 
     def problem(self, content: Mapping[str, Any]) -> str | None:
-        """Say what is wrong with an answer, in one line; return None if it is valid.
+        """Describe the problem with an answer in one line; return None if it is valid.
 
         Raises:
             SchemaError: If finding out would cost too much.

@@ -530,7 +530,7 @@ class SchemaValidator:
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
 
     def problem(self, value: Any) -> str | None:
-        """Say what is wrong with a value, in one line; return None if it conforms.
+        """Describe the problem with a value in one line; return None if it conforms.
 
         Raises:
             SchemaError: If finding out would cost too much.

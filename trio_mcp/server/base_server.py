@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.sockets.serving import SocketSettings
 
     class RunArguments(RunSettings, total=False):
-        """The arguments of `Server.run`: those of all transports, of which each takes its own."""
+        """The arguments of `Server.run`: those of all transports, each of which accepts only its own."""
 
         ssl_context: ssl.SSLContext | None
         allow_remote: bool
@@ -196,7 +196,7 @@ class BaseServer:
         return dict.fromkeys(("tools", "resources", "resource_templates", "prompts", "completions"), 0)
 
     def statistics(self) -> ServerStatistics:
-        """Return counts of what the server offers and of what it is doing now.
+        """Return counts of the server's offers and of its current work.
 
         This visits every session and every topic once, which is cheap enough for every second, but not for every
         request. Call it from the event loop's thread.
@@ -231,7 +231,7 @@ class BaseServer:
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
         async with self._core.open_run() as run:
-            # After the lifespan has been entered, so that its failure is raised where the server is started.
+            # The lifespan has been entered, so a failure of it was raised where the server is started.
             task_status.started()
             await run.serve_link(link)
 
@@ -439,7 +439,7 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, SocketSettings, type(self))
         options = completed(SocketSettings, settings)
         stop = trio.Event() if shutdown is None else shutdown
-        # In this order: no client can connect before the lifespan is entered, nor once it is being left.
+        # The order matters: no client can connect before the lifespan has been entered, or once it is being exited.
         async with self._core.open_run() as run, listening as (listeners, url):
             await serve_listeners(
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)

@@ -151,7 +151,7 @@ class ServedSession(ServerSession):
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
 
-    # For a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
+    # These two are for a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
 
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
@@ -358,7 +358,7 @@ class SingleRequest:
         return 0 if self._audience is None else self._audience.waiting
 
     def statistics(self) -> SessionStatistics:
-        """Return the same statistics as a session; what a single request can't have is 0."""
+        """Return the same statistics as a session; counts that a single request can't have are 0."""
         from trio_mcp.session.statistics import SessionStatistics
 
         incoming = self._incoming

@@ -85,7 +85,7 @@ class Core:
 
     @property
     def scoped(self) -> str:
-        """Something on offer that needs scopes; empty if nothing does."""
+        """An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one."""
         return self.settings.scoped
 
     @contextlib.asynccontextmanager

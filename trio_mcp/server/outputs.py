@@ -63,7 +63,7 @@ def _is_block(value: Any) -> bool:
 
 
 class OutputError(Exception):
-    """The tool returned something other than it declares: a fault in the server, not in the call."""
+    """The tool returned something that it does not declare: a fault in the server, not in the call."""
 
 
 @attrs.frozen

@@ -65,7 +65,7 @@ class Run:
         return exchange
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServedSession:
-        """Make a session that is fed its messages; it is in `connections` from its `begin` to its `finish`."""
+        """Make a session that is fed its messages, and is in `connections` from its `begin` to its `finish`."""
         # None, because there is no channel to read from: the HTTP session feeds each message of a POST to it.
         return ServedSession(self, (None, sink), lasting=lasting)
 
@@ -141,7 +141,7 @@ class Run:
             (block if ending else whole).cancel("the server ends")
 
     async def end_listening(self, connections: Collection[ServedSession] | None = None) -> None:
-        """Send listeners all remaining changes, and end their ``subscriptions/listen`` requests, in ``close_grace``."""
+        """Send listeners all remaining changes, and end their requests, within ``close_grace`` seconds."""
         # The task that usually does this has been cancelled together with the server.
         self.changes.tell_all()
         # The clients end concurrently: each may take `close_grace` seconds, which must not add up.

@@ -525,7 +525,7 @@ def _check_prompt(function: Callable[..., Any], details: Mapping[str, Any]) -> N
 
 
 def _registering(function: Any, add: Callable[..., None], name: str, details: Mapping[str, Any]) -> Any:
-    """Register a function, or make a decorator, for what may be written with or without parentheses."""
+    """Register a function, or return a decorator: a decorator of users may be written with or without parentheses."""
     if isinstance(function, str):  # @server.tool("name"), as FastMCP has it
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))

@@ -14,7 +14,7 @@ __all__ = ["ServerStatistics"]
 
 @attrs.frozen
 class ServerStatistics:
-    """Counts of what a server offers and does, over all its runs and those of servers that it is mounted in.
+    """Counts of a server's offers and current work, over all its runs and those of servers that it is mounted in.
 
     Attributes:
         tools: Tools offered. Like the other kinds, this includes mounted ones.

@@ -93,5 +93,5 @@ class Implementation(Described):
     website_url: str | None = since("2025-11-25")
 
 
-# As in HTTP's Cache-Control: "public" results may be shared between users, "private" ones may not.
+# The scopes are those of HTTP's Cache-Control: "public" results may be shared between users, "private" ones may not.
 CacheScope = Literal["public", "private"]

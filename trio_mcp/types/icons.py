@@ -22,7 +22,7 @@ RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[!-~]+")
 _DATA: Final = re.compile(r"data:(image/[a-z0-9.+-]+)(?:;[^,;]+)*;base64,([A-Za-z0-9+/=%]+)", re.IGNORECASE)
 _MIME_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+", re.IGNORECASE)
-# At most five digits, so that the numbers of a hostile server stay small.
+# A number has at most five digits, so that those of a hostile server stay small.
 _SIZE: Final = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 
 

@@ -94,7 +94,7 @@ class CancelledNotificationParams(NotificationParams):
     """
 
     request_id: RequestId | None = always(required=True, optional_in=("2025-11-25",))
-    # For logs and for the user.
+    # A text for logs and for the user.
     reason: str | None = None
 
 

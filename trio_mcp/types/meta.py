@@ -23,19 +23,20 @@ __all__ = [
     "is_valid_key",
 ]
 
-# On requests whose sender wants progress notifications. It is older than the rule that reserved keys have a prefix.
+# A key of requests whose sender wants progress notifications; it is older than the rule that reserved keys have a
+# prefix.
 PROGRESS_TOKEN: Final = "progressToken"
 
-# On requests of the modern era; the log level and the client's name are optional.
+# Keys of requests in the modern era; the log level and the client's name are optional.
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-# On results of the modern era.
+# A key of results in the modern era.
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-# On every message of a subscriptions/listen stream.
+# A key of every message in a subscriptions/listen stream.
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
-# On messages about a task (2025-11-25 basic/utilities/tasks).
+# A key of messages about a task (2025-11-25 basic/utilities/tasks).
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 # W3C Trace Context and W3C Baggage: the exceptions to the rule that reserved keys have a prefix.

@@ -400,5 +400,5 @@ def methods_of(revision: str) -> Mapping[str, MethodSpec]:
     Raises:
         KeyError: If the revision is not one of :data:`trio_mcp.types.versions.REVISIONS`.
     """
-    # Read-only, because it is the table itself.
+    # The view is read-only, because it shows the table itself.
     return MappingProxyType(_TABLE[revision])

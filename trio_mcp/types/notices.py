@@ -24,7 +24,7 @@ class ProgressNotificationParams(NotificationParams):
     # This increases with every notification, even if the total is not known.
     progress: Number
     total: Number | None = None
-    # For people.
+    # A text for people.
     message: str | None = since("2025-03-26")
 
 

@@ -58,7 +58,7 @@ class ResourceTemplate(Described):
     # RFC 6570.
     uri_template: str
     description: str | None = None
-    # Only if all resources of the family have this type.
+    # Present only if all resources of the family have this type.
     mime_type: str | None = None
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")

@@ -48,7 +48,7 @@ class ModelHint(WireModel):
 class ModelPreferences(WireModel):
     """The server's preferences for the choice of a model; the client need not follow them."""
 
-    # In order of preference; they count before the priorities.
+    # Hints in order of preference, which take precedence over the priorities.
     hints: list[ModelHint] | None = None
     # Each priority is a number from 0 (not important) to 1.
     cost_priority: Number | None = None
@@ -74,7 +74,7 @@ class CreateMessageRequestParams(WireModel):
     include_context: IncludeContext | None = None
     temperature: Number | None = None
     stop_sequences: list[str] | None = None
-    # For the provider of the model, in its own format.
+    # Data for the provider of the model, in its own format.
     metadata: dict[str, Any] | None = None
     # Tools and their choice: only for a client that declared `sampling.tools`. The server runs the tools itself.
     tools: list[Tool] | None = since("2025-11-25")

@@ -47,7 +47,7 @@ class CacheHint:
 
 
 def checked_hint(hint: object, what: str) -> CacheHint:
-    """Return a hint, checked.
+    """Return a hint after checking it.
 
     Raises:
         TypeError: If it is not a `CacheHint`.

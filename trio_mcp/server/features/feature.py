@@ -83,7 +83,7 @@ SLICE = 250
 
 @attrs.frozen(kw_only=True)
 class ListOptions:
-    """How a server hands out its lists.
+    """How a server serves its lists.
 
     Attributes:
         page_size: How many entries a page has.
@@ -158,7 +158,7 @@ class FeatureSettings:
         principal: Returns on whose behalf a request is made; None if that is unknown.
         visible: Returns whether an entry exists for the client of a request; None if all do.
         extensions: The declared extensions, with their settings.
-        scoped: Something on offer that needs scopes, such as ``"tool 'write'"``; empty if nothing ever did.
+        scoped: An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one.
         runs: The runs of this server and of those that it is mounted in.
     """
 
@@ -199,7 +199,7 @@ class FeatureSettings:
         return f"{text}: {exc}" if isinstance(exc, ours) else f"{text}: {type(exc).__name__}: {exc}"
 
     def failure(self, context: ServedContext[Any], text: str, exc: Exception, ours: type[Exception]) -> McpError:
-        """Return the error response for an exception; an `McpError` is meant for the client and returned as it is."""
+        """Return the error response for an exception; an `McpError` is meant for the client and returned unchanged."""
         exc = single(exc)  # a handler that uses a nursery raises its McpError inside a group
         if isinstance(exc, McpError):
             return exc
@@ -276,7 +276,7 @@ DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceT
 
 @attrs.frozen
 class Entry(Generic[DefinitionT]):
-    """A tool, a resource, a resource template or a prompt as the server holds it.
+    """A registered tool, resource, resource template or prompt.
 
     Attributes:
         definition: The entry that clients see in the list, such as a `types.Tool`. It must not be changed.
@@ -333,7 +333,7 @@ def scopes_of(registry: Registry[ListedT], name: object) -> frozenset[str]:
 
 
 def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
-    """Return the given tags, checked.
+    """Return the given tags after checking them.
 
     Raises:
         TypeError, ValueError: If they are not a collection of strings, or one is empty.

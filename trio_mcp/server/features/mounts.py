@@ -160,7 +160,7 @@ class _Mount:
         return self._copy(item, name if self.prefix is None else self._names.join(self.prefix, name))
 
     def relabelled(self, item: RegisteredResource) -> RegisteredResource:
-        """Make the copy of a resource; its name is for people only, so any characters will do."""
+        """Make the copy of a resource; its name is only for people, so any characters are fine."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
 

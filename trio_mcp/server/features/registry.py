@@ -123,7 +123,7 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._numbered:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
-            # In the reverse order of `add`: `_items`, where every call looks, comes first.
+            # The order is the reverse of that in `add`: `_items`, where every call looks, comes first.
             self._items.pop(name, None)
             self._off.pop(name, None)
             _, item = self._numbered.pop(name)

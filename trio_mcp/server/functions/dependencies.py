@@ -29,7 +29,7 @@ class ProviderKind(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Provider:
-    """A provider as the server sees it: its parameters, and how to obtain its value."""
+    """A provider that has been read: its parameters, and how to obtain its value."""
 
     key: object
     name: str

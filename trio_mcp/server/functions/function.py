@@ -60,7 +60,7 @@ class InvalidArguments(Exception):
 
 @attrs.frozen(eq=False)
 class Function:
-    """A function that takes named arguments, as a feature offers it.
+    """A function that takes named arguments and that a feature offers.
 
     Attributes:
         description: The text of the docstring.
@@ -180,7 +180,7 @@ def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..
 def read_handler(
     function: Callable[..., Any], surroundings: Surroundings, what: str
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Return an async function that calls a handler of (params, ctx), filling in its dependencies if it has some.
+    """Return an async function that calls a handler of (params, ctx), and fills in its dependencies, if any.
 
     Raises:
         TypeError: If the handler can't be called like that.
@@ -300,7 +300,7 @@ def read_function(
 def _dependencies(
     markers: Mapping[str, Depends], awaited: bool, surroundings: Surroundings, what: str
 ) -> Dependencies | None:
-    """Return the dependencies of a function, if it has some; see `read_dependencies`."""
+    """Return the dependencies of a function, if any; see `read_dependencies`."""
     if not markers:
         return None
     from trio_mcp.server.functions.dependencies import read_dependencies

@@ -25,7 +25,7 @@ OUR_THREAD: contextvars.ContextVar[bool] = contextvars.ContextVar("trio_mcp thre
 
 
 class HeldClock(trio.abc.Instrument):
-    """A clock that jumps by itself, kept from doing so while threads run.
+    """An instrument that keeps a clock from jumping by itself while threads run.
 
     A thread that waits for the event loop, in ``trio.from_thread.run``, does not count, because the function that it
     waits for may need time to pass.
@@ -125,7 +125,7 @@ class HeldClock(trio.abc.Instrument):
 
 
 def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
-    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, and not for a place or a guest."""
+    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, not for a place or a guest task."""
     before = None
     for frame, _ in task.iter_await_frames():
         if before is _RUN_SYNC and frame.f_code is _RESCHEDULED:

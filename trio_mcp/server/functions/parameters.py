@@ -56,7 +56,7 @@ class Parameter(NamedTuple):
     default: Any
 
     def annotation(self) -> Any:
-        """Return it as an annotation of a field, which has the description and the default in it."""
+        """Return the annotation of a field for the parameter, including its description and its default."""
         metadata = [*self.metadata]
         if self.description:
             metadata.append(Field(description=self.description))
@@ -168,7 +168,7 @@ def made_at_once(
 def _made(
     fields: Mapping[str, Any], extra: Literal["allow", "forbid"], null: bool, subject: str
 ) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
-    """Let pydantic make the validator, the JSON Schema, and say whether to validate as JSON first."""
+    """Return the validator and the JSON Schema that pydantic makes, and whether to validate as JSON first."""
     # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
     # function with. Typed as Any because mypy only accepts literal fields.
     make_typed_dict: Any = TypedDict
@@ -180,7 +180,7 @@ def _made(
 
 
 class _Part(NamedTuple):
-    """A type as pydantic sees it: its core schema and its JSON Schema. Shared by all parameters of the type."""
+    """The core schema and the JSON Schema that pydantic makes for a type. All parameters of the type share them."""
 
     core: CoreSchema
     schema: dict[str, Any]

@@ -242,7 +242,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     else:
         rounds = (ParkedRounds if park else ReplayedRounds)(context, earlier, responses)
         serving = rounds.serve(call)
-    # In the modern era there is no -32042: pages are asked for as any other question.
+    # The modern era has no -32042: a page is asked for like any other question.
     try:
         value = await serving
     except Exception as exc:

@@ -54,7 +54,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
 
 @attrs.frozen(kw_only=True)
 class InputOptions:
-    """How a server's functions ask for input: what signs their state between two requests, and what limits them.
+    """How a server's functions ask for input: the key that signs their state between two requests, and the limits.
 
     Attributes:
         key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
@@ -78,7 +78,7 @@ class InputOptions:
 
 @attrs.frozen(eq=False)
 class InputRun:
-    """The state for asking that all requests of one run of a server share.
+    """The state for asking clients, which all requests of one run of a server share.
 
     Attributes:
         options: The options of the server that runs; they also apply to the functions of mounted servers.

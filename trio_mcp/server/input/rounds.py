@@ -119,7 +119,7 @@ class AskingContext(QuestionContext, Protocol):
 
 
 class _Branch(NamedTuple):
-    """A part of a function that asks in its own order, beside other parts."""
+    """A part of a function that asks in its own order, independently of other parts."""
 
     rounds: object
     prefix: str

@@ -240,7 +240,7 @@ class _Loop:
             raise failures[0]
 
     async def _call(self, use: ToolUseContent, branch: str) -> dict[str, Any]:
-        """Call a tool; return its result, or what went wrong, in the form of a tool's result."""
+        """Call a tool; return its result, or its failure in the form of a result."""
         self.rounds.branch(branch)
         name, tool = use.name[:200], self.tools.get(use.name)
         if tool is None:
