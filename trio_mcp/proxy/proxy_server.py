@@ -19,7 +19,7 @@ from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.proxy.translation import RESULTS, handed_on, in_words_of
+from trio_mcp.proxy.translation import PASSED_ON, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
@@ -36,6 +36,8 @@ from trio_mcp.types import meta
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.input_required import INPUT_REQUIRED
+from trio_mcp.types.methods import methods_of
+from trio_mcp.types.versions import LATEST
 
 __all__ = ["ProxyServer"]
 
@@ -58,10 +60,9 @@ class ProxyFeature:
     """
 
     def __init__(self, settings: FeatureSettings, max_rounds: int) -> None:
-        # The methods whose results may ask for input (2026-07-28 `basic/patterns/mrtr`).
-        asking = {"tools/call", "resources/read", "prompts/get"}
+        specs = methods_of(LATEST)
         self.methods: dict[str, Handler] = {
-            **{method: self._pass_asking if method in asking else self._pass for method in RESULTS},
+            **{method: self._pass_asking if specs[method].may_ask_for_input else self._pass for method in PASSED_ON},
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,

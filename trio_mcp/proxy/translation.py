@@ -18,15 +18,10 @@ from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.handlers import RequestContext
-from trio_mcp.types._base import WireModel
-from trio_mcp.types.completion import CompleteResult
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
-from trio_mcp.types.methods import method_spec
-from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
-from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
+from trio_mcp.types.methods import method_spec, methods_of
 
-__all__ = ["ASKING", "RESULTS", "HandedOn", "handed_on", "in_words_of"]
+__all__ = ["ASKING", "PASSED_ON", "HandedOn", "handed_on", "in_words_of"]
 
 ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
 """The methods by which a server asks its client something."""
@@ -132,17 +127,13 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     return request.take()
 
 
-RESULTS: dict[str, type[WireModel]] = {
-    "tools/list": ListToolsResult,
-    "tools/call": CallToolResult,
-    "resources/list": ListResourcesResult,
-    "resources/templates/list": ListResourceTemplatesResult,
-    "resources/read": ReadResourceResult,
-    "prompts/list": ListPromptsResult,
-    "prompts/get": GetPromptResult,
-    "completion/complete": CompleteResult,
-}
-"""The methods that are passed on, and the model of each one's result."""
+PASSED_ON = (
+    *("tools/list", "tools/call"),
+    *("resources/list", "resources/templates/list", "resources/read"),
+    *("prompts/list", "prompts/get"),
+    "completion/complete",
+)
+"""The methods that are passed on; every revision has them."""
 
 # Fields of a result that only the modern era has.
 _MODERN = ("resultType", "ttlMs", "cacheScope")
@@ -168,7 +159,7 @@ def in_words_of(
         return result
     rules = rules_of(revision)
     try:
-        wire = wire_for(RESULTS[method].from_wire(result), revision)
+        wire = wire_for(methods_of(spoken)[method].results[0].from_wire(result), revision)
     except ValidationError as exc:
         raise McpError(
             INTERNAL_ERROR, f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
