@@ -37,8 +37,9 @@ def is_spec_method(method: str) -> bool:
 def requests_of_clients(revision: str) -> frozenset[str]:
     """Return the methods of the requests that a client may send in a revision."""
     # Cached: every request that a server receives is checked against it.
-    specs = methods_of(revision).values()
-    return frozenset(spec.method for spec in specs if spec.is_request and "client" in spec.senders)
+    return frozenset(
+        method for method, spec in methods_of(revision).items() if spec.is_request and "client" in spec.senders
+    )
 
 
 def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str) -> dict[str, dict[str, Any]]:

@@ -564,8 +564,10 @@ class SchemaValidator:
     def _explain(self, value: Any) -> str:
         if self._verbose(value):
             return "it does not conform to the schema; it is too large to say where"
-        errors = self._validator.evaluate(value).errors()
-        shown = [f"{_place(each['instanceLocation'])}: {_line(each['error'])}" for each in errors]
+        shown = [
+            f"{_place(each['instanceLocation'])}: {_line(each['error'])}"
+            for each in self._validator.evaluate(value).errors()
+        ]
         more = [f"and {len(shown) - MAX_EXPLANATIONS} more"] if len(shown) > MAX_EXPLANATIONS else []
         return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "it does not conform to the schema"
 

@@ -574,8 +574,9 @@ class ServedContext(Context[StateT]):
             params: The request's parameters, with the names that the mounted server knows.
         """
         # Both contexts share the incoming record: cancellation, and whether there was a response, apply to both.
-        state = self.connection.states.get(settings)
-        context: ServedContext[Any] = ServedContext(self._incoming, self._sink, self.connection, state)
+        context: ServedContext[Any] = ServedContext(
+            self._incoming, self._sink, self.connection, self.connection.states.get(settings)
+        )
         context.client, context.params, context.principal = self.client, params, self.principal
         context.settings = settings
         return context

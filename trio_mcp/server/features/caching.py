@@ -66,8 +66,9 @@ def checked_hints(given: CacheHints | None) -> dict[str, dict[str, Any]]:
     """
     # The modern era requires the fields in these results, so each method has some even without a hint. The method
     # table says which methods are cacheable, so a new revision needs no change here.
-    specs = methods_of(MODERN_REVISIONS[-1])
-    wire = {method: CacheHint().to_wire() for method, spec in specs.items() if spec.cacheable}
+    wire = {
+        method: CacheHint().to_wire() for method, spec in methods_of(MODERN_REVISIONS[-1]).items() if spec.cacheable
+    }
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"cache_hints must be a mapping of methods to CacheHint, got {type(given).__name__}")
     for method, hint in (given or {}).items():
