@@ -47,7 +47,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
 
     Args:
         given: The settings of each extension, by identifier.
-        what: Who declares them, for the error message.
+        what: The side that declares them, for the error message.
 
     Returns:
         A deep copy of the extensions.

@@ -53,7 +53,7 @@ class ProxyFeature:
 
     Args:
         settings: The proxy's settings.
-        max_rounds: How often the upstream may ask for one request to be sent again.
+        max_rounds: How many times the upstream may ask for one request to be sent again.
 
     Attributes:
         upstream_capabilities: The capabilities that the upstream has declared.

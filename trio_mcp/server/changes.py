@@ -224,7 +224,7 @@ class Changes:
             # idempotent: Trio merges equal pending calls, so its queue can't outgrow the topics either.
             self._token.run_sync_soon(self._mark, topic, idempotent=True)
         except trio.RunFinishedError:
-            pass  # all its listeners have gone, too
+            pass  # its listeners have ended, too
 
     def _mark(self, topic: Topic) -> None:
         if topic in self._listeners:  # checked again, as this may run later than `announce`

@@ -177,7 +177,7 @@ class ServedSession(ServerSession):
         try:
             self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
-            pass  # all its clients have gone, too
+            pass  # all its clients have disconnected, too
 
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:

@@ -1,4 +1,4 @@
-"""`Context`: what a handler knows about its request, and what it can do besides returning a value; and its inside."""
+"""`Context`: the information about its request that a handler gets, and the actions that it can take."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Context(RequestContext, Generic[StateT]):
     Attributes:
         method: The request's method.
         params: The request's parameters, as plain data. A middleware may replace them.
-        state: What the server's lifespan yielded; None without a lifespan.
+        state: The value that the server's lifespan yielded; None without a lifespan.
         principal: On whose behalf the request is made; None if that is unknown.
         failure: The unexpected exception of a function, which has been logged and which the client sees without its
             details; None if there was none. For middleware.

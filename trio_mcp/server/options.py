@@ -1,4 +1,4 @@
-"""The arguments of a server besides its name."""
+"""The arguments of a server other than its name."""
 
 import contextlib
 import inspect
@@ -70,7 +70,7 @@ class ProxyOptions(TypedDict, total=False):
 
 
 class ServerOptions(ProxyOptions, total=False):
-    """The arguments of a `Server` besides its name: those of `ProxyOptions`, and these.
+    """The arguments of a `Server` other than its name: those of `ProxyOptions`, and these.
 
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio

@@ -38,7 +38,7 @@ ResourceReference = ResourceTemplateReference
 
 
 class CompletionArgument(WireModel):
-    """The argument to complete, and what the user has typed so far."""
+    """The argument to complete, and the text that the user has typed so far."""
 
     name: str
     # The value may be empty.

@@ -52,7 +52,7 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
 
     Args:
         icons: The icons.
-        what: What they are declared for, for the error message.
+        what: The object that they are declared for, for the error message.
 
     Raises:
         TypeError: If ``icons`` is not a list of `Icon`.
@@ -123,7 +123,8 @@ def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
     if match is None:
         raise ValueError("the icon is not a data: URI of an image in Base64")
     declared, encoded = _plain(match[1]), match[2]
-    # Checked before decoding, too. Base64 makes four characters of three bytes, and percent-encoding three of each.
+    # The size is checked before decoding, too: Base64 makes four characters of three bytes, and percent-encoding three
+    # of each.
     if len(encoded) > 4 * (max_bytes + 2):
         raise ValueError(f"the icon is larger than {max_bytes} bytes")
     try:

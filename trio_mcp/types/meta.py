@@ -104,7 +104,7 @@ def checked_meta(
 
     Args:
         given: The entries.
-        what: What they are set on, for the error message.
+        what: The object that they are set on, for the error message.
         of_request: Whether they are set on a request, rather than on a definition.
         revisions: The revisions in which they may be sent; a key must be valid in each of them.
 

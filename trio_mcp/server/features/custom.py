@@ -43,7 +43,7 @@ class NotificationContext:
     Attributes:
         method: The notification's method.
         params: The parameters as plain data, including ``_meta``.
-        state: What the server's lifespan yielded; None without a lifespan.
+        state: The value that the server's lifespan yielded; None without a lifespan.
     """
 
     method: str

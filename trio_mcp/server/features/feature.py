@@ -184,7 +184,7 @@ class FeatureSettings:
 
         Args:
             context: The context of the request.
-            text: What failed.
+            text: A text that says which function failed.
             exc: The exception.
             ours: The exception type that this library raises there; its text makes sense without the type's name.
         """

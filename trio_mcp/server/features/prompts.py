@@ -50,7 +50,7 @@ class PromptDetails(TypedDict, total=False):
     Attributes:
         name: The prompt's name; the function's own by default.
         title: The prompt's name for people.
-        description: What the prompt is for; the docstring by default.
+        description: The purpose of the prompt; the docstring by default.
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.

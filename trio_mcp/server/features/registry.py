@@ -136,7 +136,7 @@ class Registry(Generic[ItemT]):
         Args:
             name: The item's name.
             enabled: Whether to enable it, which takes effect once all who have disabled it agree.
-            by: Who wants it.
+            by: The party that enables or disables it.
 
         Returns:
             Whether this made a difference.

@@ -67,7 +67,7 @@ class ResourceDetails(TypedDict, total=False):
     Attributes:
         name: The resource's name; the function's own by default.
         title: The resource's name for people.
-        description: What the resource is; the docstring by default.
+        description: A description of the resource; the docstring by default.
         mime_type: The type of the contents; by default ``application/json`` for values sent as JSON.
         size: The size of the contents in bytes; not for templates.
         annotations: Hints about the intended audience and the importance.

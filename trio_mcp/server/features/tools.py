@@ -44,7 +44,7 @@ class ToolDetails(TypedDict, total=False):
     Attributes:
         name: The tool's name; the function's own by default.
         title: The tool's name for people.
-        description: What the tool does, for the model; the docstring by default.
+        description: A description of the tool for the model; the docstring by default.
         annotations: Hints about the tool's behaviour.
         icons: Icons, each an https: or data: URI.
         tags: Words of your own, for `Server.enable`, `Server.disable` and ``Server(visible=…)``; not sent to clients.

@@ -71,7 +71,7 @@ class RequestState:
     """Everything a server needs to know when the client comes back.
 
     Attributes:
-        round: The number of times that the response to the request was questions.
+        round: The number of responses to the request so far that asked questions.
         questions: The questions of the last round, by key.
         answers: The answers of the earlier rounds, by key.
         memory: The values of `Context.once`, by key.
