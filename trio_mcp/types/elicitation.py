@@ -141,27 +141,25 @@ class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 def _kind(schema: Any) -> str:
     """Return the tag of the field's class for the union below."""
     # pydantic can discriminate only by the value of one key, but these classes differ in which keys they have.
-    if isinstance(schema, WireModel):
-        return type(schema).__name__
-    if not isinstance(schema, dict):
-        return "other"
-    match schema.get("type"):
-        case "string" if "oneOf" in schema:
+    match schema:
+        case WireModel():
+            return type(schema).__name__
+        case {"type": "string", "oneOf": _}:
             return "TitledSingleSelectEnumSchema"
-        case "string" if "enumNames" in schema:
+        case {"type": "string", "enumNames": _}:
             return "LegacyTitledEnumSchema"
-        case "string" if "enum" in schema:
+        case {"type": "string", "enum": _}:
             return "UntitledSingleSelectEnumSchema"
-        case "string":
+        case {"type": "string"}:
             return "StringSchema"
-        case "number" | "integer":
+        case {"type": "number" | "integer"}:
             return "NumberSchema"
-        case "boolean":
+        case {"type": "boolean"}:
             return "BooleanSchema"
-        case "array":
-            items = schema.get("items")
-            titled = isinstance(items, dict) and "anyOf" in items
-            return "TitledMultiSelectEnumSchema" if titled else "UntitledMultiSelectEnumSchema"
+        case {"type": "array", "items": {"anyOf": _}}:
+            return "TitledMultiSelectEnumSchema"
+        case {"type": "array"}:
+            return "UntitledMultiSelectEnumSchema"
         case _:
             return "other"
 
