@@ -11,6 +11,7 @@ from trio_mcp.errors import McpError
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import NO_SCOPES, FeatureSettings, Mounted, Needs, scopes_of
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
+from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -157,25 +158,18 @@ class CompletionFeature:
         Raises:
             McpError: If the prompt, the template or the argument is unknown (-32602).
         """
+        registry: Registry[Any] = self._prompts.registry if kind == "ref/prompt" else self._resources.templates
+        entry = registry.get(name)
+        if entry is None or (entry.filtered and not self._settings.shows(entry, context)):
+            raise McpError(INVALID_PARAMS, f"unknown {registry.kind}: {name[:200]!r}")
+        self._settings.check_scopes(entry.scopes, context)
         if kind == "ref/prompt":
-            prompt = self._prompts.registry.get(name)
-            if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
-                raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
-            self._settings.check_scopes(prompt.scopes, context)
-            if not prompt.takes(argument):
+            if not entry.takes(argument):
                 raise McpError(INVALID_PARAMS, f"the prompt {name!r} has no argument {argument[:100]!r}")
-            return prompt.choices.get(argument, []), prompt.mounted
-        resource = self._resources.templates.get(name)
-        if (
-            resource is None
-            or resource.template is None
-            or (resource.filtered and not self._settings.shows(resource, context))
-        ):
-            raise McpError(INVALID_PARAMS, f"unknown resource template: {name[:200]!r}")
-        self._settings.check_scopes(resource.scopes, context)
-        if argument not in _variables(resource.template):
+            return entry.choices.get(argument, []), entry.mounted
+        if argument not in _variables(entry.template):
             raise McpError(INVALID_PARAMS, f"the template {name!r} has no variable {argument[:100]!r}")
-        return [], resource.mounted
+        return [], entry.mounted
 
 
 def _variables(template: UriTemplate) -> tuple[str | None, ...]:
