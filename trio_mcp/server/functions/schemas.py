@@ -198,7 +198,9 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
                 found[key] = value if key in _VALUES else copied(value)
         if "discriminator" in part:  # it also implied that the tag is required, even if it has a default
             tag = part["discriminator"]["propertyName"]
-            found["oneOf"] = [{**each, "required": _with(tag, each.get("required", []))} for each in found["oneOf"]]
+            found["oneOf"] = [
+                {**each, "required": list(dict.fromkeys([*each.get("required", []), tag]))} for each in found["oneOf"]
+            ]
         name = part.get("$ref", "").removeprefix(_DEFINITIONS)
         if name not in definitions or name in recursive:
             return found
@@ -210,10 +212,6 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
         return {**copied(rest), **({"$defs": kept} if kept else {})}
     except _TooLarge:
         return schema
-
-
-def _with(name: str, names: list[str]) -> list[str]:
-    return names if name in names else [*names, name]
 
 
 def _referenced(part: Any) -> set[str]:

@@ -189,7 +189,8 @@ class Rounds:
             raise LocalProtocolError(
                 f"can't ask the client any more: the client has cancelled {self.context.method!r}, or has disconnected"
             )
-        keyed = self._keyed(requests)
+        prefix = self._prefix()
+        keyed = {prefix + self.claim(request.key, "input"): request for request in requests}
         questions = self._questions_of(keyed)
         missing = {}
         for key, question in questions.items():
@@ -294,11 +295,6 @@ class Rounds:
         self.context.rounds = None
         for scope in tuple(self._waits):
             scope.cancel("the function that asked has ended")
-
-    def _keyed(self, requests: tuple[InputRequest[Any], ...]) -> dict[str, InputRequest[Any]]:
-        """Return questions by key."""
-        prefix = self._prefix()
-        return {prefix + self.claim(request.key, "input"): request for request in requests}
 
     def _questions_of(self, requests: Mapping[str, InputRequest[Any]]) -> dict[str, Question]:
         """Return the questions of requests, by key."""

@@ -163,8 +163,9 @@ class _Loop:
             last = number == self.max_rounds
             reply = await self._ask(messages, f"{name}.{number}", first=number == 1, last=last)
             uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
+            has_results = any(isinstance(block, ToolResultContent) for block in reply.content_as_list)
             # This is the client's fault, not that of the function that samples.
-            if (uses and reply.role != "assistant") or any(map(_is_result, reply.content_as_list)):
+            if has_results or (uses and reply.role != "assistant"):
                 raise SamplingError(
                     "the client's reply is not a model's: it has tool results, or tool uses of the user"
                 )
@@ -174,7 +175,7 @@ class _Loop:
                 try:
                     return self.answer.read_text(_text_of(reply))
                 except ValidationError as exc:
-                    more: list[SamplingMessage] = [_user(self._reminder(exc))]
+                    more = as_messages(self._reminder(exc))
             else:
                 if len(uses) > MAX_TOOL_USES:
                     raise SamplingError(f"the model called {len(uses)} tools at once; {MAX_TOOL_USES} is the limit")
@@ -266,14 +267,6 @@ class _Loop:
 
 def _text_of(reply: CreateMessageResult) -> str:
     return "\n".join(block.text for block in reply.content_as_list if isinstance(block, TextContent))
-
-
-def _is_result(block: object) -> bool:
-    return isinstance(block, ToolResultContent)
-
-
-def _user(text: str) -> SamplingMessage:
-    return SamplingMessage(role="user", content=TextContent(text=text))
 
 
 def _results(uses: Sequence[ToolUseContent], results: dict[int, Any]) -> SamplingMessage:
