@@ -380,11 +380,26 @@ def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> di
     }
 
 
-def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:
-    """Return the given name, or else the function's own; not checked yet."""
+def name_of(kind: str, function: Callable[..., Any], details: Mapping[str, Any]) -> str:
+    """Return the given name, or else the function's own; which characters it may have is not checked yet.
+
+    Args:
+        kind: The kind of entry, for error messages: ``"a tool"``.
+        function: The function of the entry.
+        details: The details of the entry.
+
+    Raises:
+        TypeError: If the function can't be called, or the name is not a string.
+    """
+    if not callable(function):
+        raise TypeError(f"{kind} must be a function, got {type(function).__name__}")
     name = details.get("name")
-    # A partial has no name, but its function does. An instance with `__call__` gets the name of its class.
-    return getattr(bare(function), "__name__", type(function).__name__) if name is None else name
+    if name is None:
+        # A partial has no name, but its function does. An instance with `__call__` gets the name of its class.
+        name = getattr(bare(function), "__name__", type(function).__name__)
+    if not isinstance(name, str):
+        raise TypeError(f"{kind}'s name must be a string, got {name!r}")
+    return name
 
 
 def described(details: Mapping[str, Any], function: Function, what: str) -> dict[str, Any]:

@@ -198,11 +198,7 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
 def _make_prompt(function: Callable[..., Any], settings: FeatureSettings, details: PromptDetails) -> RegisteredPrompt:
     from trio_mcp.types.prompts import Prompt, PromptArgument
 
-    if not callable(function):
-        raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
-    name = name_of(function, details)
-    if not isinstance(name, str):
-        raise TypeError(f"a prompt's name must be a string, got {name!r}")
+    name = name_of("a prompt", function, details)
     if not name or name == "<lambda>":
         raise ValueError(f"{name!r} is not a valid prompt name; pass name=…")
     what = f"prompt {name!r}"

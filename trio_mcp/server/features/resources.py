@@ -325,13 +325,9 @@ def _not_found(uri: str, revision: str) -> McpError:
 def _make_resource(
     uri: str, function: Callable[..., Any], settings: FeatureSettings, details: ResourceDetails
 ) -> RegisteredResource:
-    if not callable(function):
-        raise TypeError(f"a resource must be a function, got {type(function).__name__}")
+    name, size, cache = name_of("a resource", function, details), details.get("size"), details.get("cache")
     check_uri(uri, "the URI of a resource")
     what = f"resource {uri!r}"
-    name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
-    if not isinstance(name, str):
-        raise TypeError(f"{what}: its name must be a string, got {name!r}")
     if not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
     # Braces are not allowed in a URI (RFC 3986), so either of them means a template; a lone one is then refused.

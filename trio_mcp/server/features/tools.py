@@ -231,11 +231,7 @@ def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[
 
 
 def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details: ToolDetails) -> RegisteredTool:
-    if not callable(function):
-        raise TypeError(f"a tool must be a function, got {type(function).__name__}")
-    name = name_of(function, details)
-    if not isinstance(name, str):
-        raise TypeError(f"a tool's name must be a string, got {name!r}")
+    name = name_of("a tool", function, details)
     if not NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a valid tool name: use 1 to 128 of the characters A-Z a-z 0-9 _ - . and pass name=…"
