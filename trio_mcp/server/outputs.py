@@ -14,6 +14,8 @@ from pydantic_core import to_json, to_jsonable_python
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
+from trio_mcp.errors import McpError, ToolError
+from trio_mcp.server.functions.function import single
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
 from trio_mcp.server.functions.structure import Structure, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
@@ -24,7 +26,16 @@ if TYPE_CHECKING:
     from trio_mcp.schema.validator import SchemaValidator
     from trio_mcp.types.tool_messages import CallToolResult
 
-__all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result", "wrapped_as"]
+__all__ = [
+    "NAME",
+    "Output",
+    "OutputError",
+    "describes_object",
+    "failure_result",
+    "read_output",
+    "text_result",
+    "wrapped_as",
+]
 
 # `server/tools`, section Tool Names: only a SHOULD since 2025-11-25, but other clients enforce it.
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -348,3 +359,28 @@ def _text(text: str) -> dict[str, Any]:
 def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
     """Return the wire form of a result with one text block."""
     return {"content": [_text(text)], "isError": is_error}
+
+
+def failure_result(
+    name: str, exc: Exception, context: Any, describe: Callable[[Any, str, Exception, type[Exception]], str]
+) -> dict[str, Any]:
+    """Return the wire form of the result for an exception of a tool's function.
+
+    Args:
+        name: The tool's name.
+        exc: The exception.
+        context: The context of the function.
+        describe: See `FeatureSettings.describe_failure`.
+
+    Raises:
+        McpError: If the exception is one.
+    """
+    # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the tool,
+    # about which the client learns no more than the server allows.
+    exc = single(exc)
+    if isinstance(exc, McpError):
+        raise exc
+    told = str(exc)
+    if not isinstance(exc, ToolError):
+        told = describe(context, f"the tool {name!r} failed", exc, OutputError)
+    return text_result(told, is_error=True)

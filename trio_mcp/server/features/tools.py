@@ -26,9 +26,9 @@ from trio_mcp.server.features.feature import (
     scopes_of,
 )
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
+from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.input.options import Asked, without_questions
-from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
+from trio_mcp.server.outputs import NAME, Output, failure_result, read_output, text_result
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import make
 from trio_mcp.types.common import Icon
@@ -196,17 +196,7 @@ class ToolFeature:
                 return text_result(text, is_error=True)
             raise McpError(INVALID_PARAMS, text) from None
         except Exception as exc:
-            return self._failure(context, name, single(exc))
-
-    def _failure(self, context: ServedContext[Any], name: str, exc: Exception) -> dict[str, Any]:
-        # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the
-        # tool, about which the client learns no more than the server allows.
-        if isinstance(exc, McpError):
-            raise exc
-        told = str(exc)
-        if not isinstance(exc, ToolError):
-            told = self._settings.describe_failure(context, f"the tool {name!r} failed", exc, OutputError)
-        return text_result(told, is_error=True)
+            return failure_result(name, exc, context, self._settings.describe_failure)
 
 
 def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[Any]) -> None:

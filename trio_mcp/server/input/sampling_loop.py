@@ -17,14 +17,22 @@ from pydantic_core import to_json
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_text
 from trio_mcp.convert import brief
-from trio_mcp.errors import McpError, SamplingError, ToolError
-from trio_mcp.server.functions.function import Function, InvalidArguments, read_function, single
+from trio_mcp.errors import SamplingError
+from trio_mcp.server.functions.function import Function, InvalidArguments, read_function
 from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.input.questions import can_be_asked
 from trio_mcp.server.input.rounds import AskingContext, Rounds
 from trio_mcp.server.input.sampling import Messages, as_messages, ask_model
-from trio_mcp.server.outputs import NAME, Output, OutputError, describes_object, read_output, text_result, wrapped_as
+from trio_mcp.server.outputs import (
+    NAME,
+    Output,
+    describes_object,
+    failure_result,
+    read_output,
+    text_result,
+    wrapped_as,
+)
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage, ToolChoice
 from trio_mcp.types.tools import Tool
@@ -253,16 +261,10 @@ class _Loop:
         except InvalidArguments as exc:
             return text_result(f"invalid arguments for the tool {name!r}: {exc}", is_error=True)
         except Exception as exc:
-            failure = single(exc)
-        # As in a tool of the server, an McpError is for the client, a ToolError for the model, and the rest are bugs.
-        if isinstance(failure, McpError):
-            raise failure
-        told = str(failure)
-        if not isinstance(failure, ToolError):
-            context, before = self.context, self.context.failure
-            told = context.settings.describe_failure(context, f"the tool {name!r} failed", failure, OutputError)
-            context.failure = before  # the function that samples has not failed
-        return text_result(told, is_error=True)
+            before = self.context.failure
+            result = failure_result(name, exc, self.context, self.context.settings.describe_failure)
+            self.context.failure = before  # the function that samples has not failed
+            return result
 
 
 def _text_of(reply: CreateMessageResult) -> str:
