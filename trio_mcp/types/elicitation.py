@@ -213,7 +213,7 @@ class ElicitRequestURLParams(WireModel, since="2025-11-25"):
     mode: Literal["url"] = "url"
     message: str
     url: str
-    # The notification that the user is done names it, which exists in this revision only.
+    # The notification that the user is done, which exists in this revision only, names it.
     elicitation_id: str | None = only("2025-11-25", required=True)
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")

@@ -74,8 +74,8 @@ class Dispatch:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         context.settings = self._settings
         meta = context.meta
-        # The task may have inherited the trace in which the server was started, which is replaced by the request's.
-        # Without either there is nothing to do, which saves ordinary requests the parsing.
+        # The task may have inherited the trace in which the server was started: the request's trace replaces it. If
+        # there is neither, nothing has to be done, which saves ordinary requests the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
         # HTTP has checked the scopes before; on a WebSocket this is the first check. Middleware never sees a request
