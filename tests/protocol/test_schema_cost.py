@@ -227,7 +227,7 @@ def test_references_that_lead_too_deep_are_refused() -> None:
     chain: dict[str, Any] = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(100)}
     schema = {"$ref": "#/$defs/a0", "$defs": {**chain, "a100": {"items": {"$ref": "#"}}}}
     assert SchemaValidator(schema).problem(nested(10, lambda value: [value], 1)) is None
-    with pytest.raises(SchemaError, match="nested subschemas"):
+    with pytest.raises(SchemaError, match="nest more than"):
         SchemaValidator(schema).problem(nested(100, lambda value: [value], 1))
 
 

@@ -165,7 +165,7 @@ async def two(params: Any, ctx: Any) -> None: ...
         (MEASURE, two, ValueError, f"method '{MEASURE}' is already registered"),
         ("rpc.discover", two, ValueError, "JSON-RPC reserves names that begin with 'rpc.'"),
         ("", two, ValueError, "a method's name must be a non-empty string"),
-        ("a/b", Size, TypeError, "must be answered by a function"),
+        ("a/b", Size, TypeError, "must be handled by a function"),
         ("a/b", lambda: None, TypeError, r"its function must accept \(params, ctx\)"),
         ("a/b", lambda a, b, c: None, TypeError, r"its function must accept \(params, ctx\).*'c'"),
     ],

@@ -24,7 +24,7 @@ def declares(capabilities: object, path: str) -> bool:
         if not isinstance(value, Mapping) or name not in value:
             return False
         value = value[name]
-    # An empty object declares a capability, too, so truthiness won't do.
+    # An empty object also declares a capability, so truthiness won't do.
     return value is not None and value is not False
 
 
@@ -37,8 +37,9 @@ def is_spec_method(method: str) -> bool:
 def requests_of_clients(revision: str) -> frozenset[str]:
     """Return the methods of the requests that a client may send in a revision."""
     # Cached: every request that a server receives is checked against it.
-    specs = methods_of(revision).values()
-    return frozenset(spec.method for spec in specs if spec.is_request and "client" in spec.senders)
+    return frozenset(
+        method for method, spec in methods_of(revision).items() if spec.is_request and "client" in spec.senders
+    )
 
 
 def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str) -> dict[str, dict[str, Any]]:
@@ -46,7 +47,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
 
     Args:
         given: The settings of each extension, by identifier.
-        what: Who declares them, for the error message.
+        what: The side that declares them, for the error message.
 
     Returns:
         A deep copy of the extensions.
@@ -71,7 +72,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
                 f"{what}: the settings of the extension {identifier!r} must be a mapping (empty if there are none), "
                 f"got {type(settings).__name__}"
             )
-    # Copied, so that a change which the application makes later does not alter what sessions declare.
+    # Copied, so that later changes by the application do not alter what sessions declare.
     return {identifier: copy.deepcopy(dict(settings)) for identifier, settings in given.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trio_mcp import _attrs as attrs
-from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.eras.rules import Rules, rules_of_owner
 from trio_mcp.errors import McpError, NegotiationError, RemoteProtocolError
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import (
@@ -25,7 +25,7 @@ __all__ = [
     "supported_by",
 ]
 
-# The error codes that only modern servers use, so any of them proves that the server is one.
+# The error codes that only modern servers use: any of them proves that the server is modern.
 _MODERN_ERRORS = frozenset({UNSUPPORTED_PROTOCOL_VERSION, MISSING_REQUIRED_CLIENT_CAPABILITY, HEADER_MISMATCH})
 
 
@@ -56,7 +56,7 @@ class ModernClientEra:
 
     @_stamp.default
     def _make_stamp(self) -> dict[str, Any]:
-        # Made once, because every request carries it; so nothing may change it.
+        # Every request carries the same object, so nothing may change it.
         stamp: dict[str, Any] = {
             meta.PROTOCOL_VERSION: self.revision,
             meta.CLIENT_INFO: self.client_info,
@@ -64,11 +64,7 @@ class ModernClientEra:
         }
         return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
 
-    rules: Rules = attrs.field(init=False, repr=False, eq=False)
-
-    @rules.default
-    def _rules(self) -> Rules:
-        return rules_of(self.revision)
+    rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
         """Return the parameters with the client's declaration in ``_meta``; the argument is not changed."""
@@ -121,9 +117,10 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
         raise NegotiationError("the server's result for initialize lacks protocolVersion, serverInfo or capabilities")
     # A modern revision is refused, too: it has no handshake, so a server can't mean it here.
     if revision not in LEGACY_REVISIONS:
-        known = ", ".join(LEGACY_REVISIONS)
         raise NegotiationError(
-            f"the server speaks {revision[:100]!r}, which this client does not; it speaks {known}", (revision,)
+            f"the server speaks {revision[:100]!r}, which this client does not; "
+            f"it speaks {', '.join(LEGACY_REVISIONS)}",
+            (revision,),
         )
     return ServerDeclaration(revision, info, capabilities, _text(result.get("instructions")))
 
@@ -157,7 +154,7 @@ def supported_by(error: McpError) -> list[str] | None:
     """Return the revisions that a modern error lists; None if the error does not prove that the server is modern."""
     # After a modern error a client must not fall back to `initialize` (`basic/transports/stdio`, Backward
     # Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty. A
-    # legacy server answers with -32601, or with whatever it likes for a method that it doesn't know.
+    # legacy server responds with -32601, or with any other error for a method that it doesn't know.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
@@ -165,5 +162,5 @@ def supported_by(error: McpError) -> list[str] | None:
 
 
 def _text(value: object) -> str | None:
-    # Instructions are advice for the model; a malformed one is as good as none.
+    # Instructions are advice for the model, so malformed ones count as missing.
     return value if isinstance(value, str) else None

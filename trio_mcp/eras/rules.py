@@ -6,11 +6,11 @@ The fields of each revision are not listed here: the models of `trio_mcp.types` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
 
-__all__ = ["Rules", "rules_of"]
+__all__ = ["Rules", "rules_of", "rules_of_owner"]
 
 
 # A NamedTuple, so that `_replace` can derive one revision from another.
@@ -20,15 +20,15 @@ class Rules(NamedTuple):
     Attributes:
         revision: The revision.
         modern: Each request declares what the server needs to know; there is no handshake (2026-07-28
-            `basic/versioning`). What follows from that has its own attributes below.
+            `basic/versioning`). The consequences are attributes of their own below.
         cache_hints: Results say for how long they may be cached (2026-07-28 `server/utilities/caching`).
-        input_in_results: The server asks for input in a result, and the client sends it with the next request; before,
-            the server sends requests (2026-07-28 `basic/patterns/mrtr`).
+        input_in_results: The server asks for input in a result, and the client sends it with the next request; in
+            earlier revisions the server sends requests (2026-07-28 `basic/patterns/mrtr`).
         default_log_level: The lowest level of log messages for a client that has not set one; None for no messages at
-            all (2026-07-28 `server/utilities/logging`, Per-request log level; before, the server decides).
+            all (2026-07-28 `server/utilities/logging`, Per-request log level; until 2025-11-25 the server decides).
         missing_extension_error: A request that needs an extension which the client did not declare is refused with
-            -32021, naming the extension (2026-07-28 `basic/index`, Per-request protocol fields); before, its method is
-            unknown.
+            -32021, naming the extension (2026-07-28 `basic/index`, Per-request protocol fields); in earlier revisions
+            its method is unknown.
         resource_not_found: The error code for an unknown resource (`server/resources`, Error Handling).
         completions_capability: Completion has a server capability (2025-03-26 `server/utilities/completion`).
         progress_messages: Progress has a ``message`` (2025-03-26 `basic/utilities/progress`).
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
             `server/tools`, Structured Content).
         completion_context: A completion request includes the other arguments (2025-06-18
             `server/utilities/completion`).
-        client_capabilities: The capabilities by which a client declares what a server may ask it (`client/roots`,
+        client_capabilities: The capabilities with which a client declares what a server may ask it (`client/roots`,
             `client/sampling`, `client/elicitation`, Capabilities).
         argument_errors_as_results: Invalid arguments to a tool give a tool result with an error, so that the model sees
             it (2025-11-25 `server/tools`, Error Handling).
@@ -51,8 +51,8 @@ class Rules(NamedTuple):
         elicitation_ids: An elicitation by URL has an id (2025-11-25 `client/elicitation`, URL Mode; removed in
             2026-07-28).
         primed_streams: An event stream begins with an event that has an id but no content, so that the client can
-            resume (2025-11-25 `basic/transports`, Sending Messages). Clients of earlier revisions may take an event
-            without content for a broken message.
+            resume (2025-11-25 `basic/transports`, Sending Messages). Clients of earlier revisions may treat an event
+            without content as a broken message.
     """
 
     revision: str
@@ -82,13 +82,13 @@ _ASKED_FIRST: Final = frozenset({"roots", "sampling"})
 _ASKED_LATER: Final = _ASKED_FIRST | {"elicitation.form"}
 _ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampling.context"}
 
-# From the newest legacy revision back: each is its successor minus what that added. The defaults above are those of
-# 2025-11-25, from which 2026-07-28 is derived as well.
+# The rows go back from the newest legacy revision: each is its successor without what that one added. The defaults
+# above are those of 2025-11-25, from which 2026-07-28 is derived as well.
 _2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW)
 _2025_06_18: Final = _2025_11_25._replace(
     revision="2025-06-18",
     client_capabilities=_ASKED_LATER,
-    # Before 2025-11-25 invalid arguments give a JSON-RPC error, -32602, which models don't get to see.
+    # Before 2025-11-25 invalid arguments give a JSON-RPC error, -32602, which models don't see.
     argument_errors_as_results=False,
     sampling_lists=False,
     choices_of_several=False,
@@ -125,3 +125,8 @@ _RULES: Final = {each.revision: each for each in (_2024_11_05, _2025_03_26, _202
 
 rules_of: Final[Callable[[str], Rules]] = _RULES.__getitem__
 """Return the rules of a revision; raise `KeyError` unless it is one of `trio_mcp.types.versions.REVISIONS`."""
+
+
+def rules_of_owner(owner: Any) -> Rules:
+    """Return the rules of the revision of an object: the default of its own attribute `rules`."""
+    return rules_of(owner.revision)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 
 from trio_mcp import _attrs as attrs
 from trio_mcp.eras.capabilities import is_spec_method, requests_of_clients
-from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.eras.rules import Rules, rules_of_owner
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
@@ -36,7 +36,7 @@ LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 
 @attrs.frozen
 class LegacyServerEra:
-    """The legacy era as a server follows it: results go out as they are, because the handshake declared the server.
+    """The legacy era as a server follows it: results are sent unchanged, because the handshake declared the server.
 
     Attributes:
         revision: The revision that the handshake chose.
@@ -44,12 +44,7 @@ class LegacyServerEra:
     """
 
     revision: str
-
-    rules: Rules = attrs.field(init=False, repr=False, eq=False)
-
-    @rules.default
-    def _rules(self) -> Rules:
-        return rules_of(self.revision)
+    rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result unchanged."""
@@ -68,15 +63,10 @@ class ModernServerEra:
 
     revision: str
     server_info: dict[str, Any]
-
-    rules: Rules = attrs.field(init=False, repr=False, eq=False)
-
-    @rules.default
-    def _rules(self) -> Rules:
-        return rules_of(self.revision)
+    rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result as it goes out; the argument is not changed."""
+        """Return the result in the form to send; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
         # The result's own fields win: an InputRequiredResult has another resultType.
@@ -86,7 +76,7 @@ class ModernServerEra:
 
 
 ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
-"""The era by whose rules a server sends its results."""
+"""The era whose rules a server follows when it sends results."""
 
 
 # Not frozen: logging/setLevel changes the log level of a legacy session.
@@ -95,7 +85,7 @@ class ClientDeclaration:
     """The client's declaration about itself: in the handshake (legacy era) or in this request (modern era).
 
     Attributes:
-        era: The era by whose rules the result is sent.
+        era: The era whose rules the result follows.
         client_info: The client's `Implementation`, as plain data; None if it sent none.
         capabilities: The client's `ClientCapabilities`, as plain data.
         log_level: The lowest level of log messages that this request asks for (modern era; None for none), or that the
@@ -164,13 +154,13 @@ class ServerIdentity:
         Raises:
             McpError: If a field is missing or malformed, or the server does not serve the revision.
         """
-        # Exact types will do, as the parser makes no subclasses; this runs for every modern request.
+        # Exact types are enough, as the parser makes no subclasses; this runs for every modern request.
         revision = given.get(meta.PROTOCOL_VERSION)
         if type(revision) is not str:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
         era = self.modern.get(revision)
         if era is None:
-            # From `supported` the client learns what to try next (`basic/versioning`, Version Negotiation).
+            # `supported` tells the client what to try next (`basic/versioning`, Version Negotiation).
             data = {"supported": self.supported, "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
         capabilities = given.get(meta.CLIENT_CAPABILITIES)
@@ -186,8 +176,7 @@ class ServerIdentity:
         level = given.get(meta.LOG_LEVEL)
         if level is not None and level not in LOG_LEVELS:
             # `server/utilities/logging`, Error Handling
-            text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
-            raise McpError(INVALID_PARAMS, text)
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}")
         return ClientDeclaration(era, info, capabilities, level)
 
     def discover(self, client: ClientDeclaration) -> dict[str, Any]:
@@ -203,7 +192,7 @@ class ServerIdentity:
 
 
 def check_method(client: ClientDeclaration, method: str) -> None:
-    """Refuse a method of the specification that clients must not call, or not in their revision.
+    """Refuse a method of the specification that clients must not call, in their revision or at all.
 
     Methods that the specification does not define are left to the server.
 
@@ -212,16 +201,17 @@ def check_method(client: ClientDeclaration, method: str) -> None:
     """
     # Notifications are not among these requests, so a request with a notification's name is refused as well.
     if method not in requests_of_clients(client.revision) and is_spec_method(method):
-        text = f"{method!r} is not a method of revision {client.revision} that a client may call"
-        raise McpError(METHOD_NOT_FOUND, text)
+        raise McpError(
+            METHOD_NOT_FOUND, f"{method!r} is not a method of revision {client.revision} that a client may call"
+        )
 
 
 class ServerNegotiation:
     """The state of the negotiation on one link.
 
     Attributes:
-        identity: What the server declares about itself.
-        session: What the client declared in the handshake; None before the handshake.
+        identity: The server's declaration about itself.
+        session: The client's declaration in the handshake; None before the handshake.
         declared: The capabilities declared to the client in the handshake. Features added later are not among them.
         initialized: Whether the client has confirmed the handshake with ``notifications/initialized``.
         lasting: Whether messages can still reach the client after the response to its request.
@@ -235,21 +225,21 @@ class ServerNegotiation:
         self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
-        """Return what the client of a request has declared, having checked that its revision has the method.
+        """Return the declaration of a request's client, after checking that its revision has the method.
 
         Raises:
             McpError: If the request can't be served; the error is to be sent as its response.
         """
         identity, method = self.identity, request.method
         given = request.params.get("_meta") if request.params else None
-        # A server without a modern revision ignores the key, as any legacy server does: a modern error would keep the
-        # client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
+        # A server without a modern revision ignores the key, as any legacy server does: a modern error would prevent
+        # the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
         if identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
             client = identity.modern_client(given)
         elif method == "server/discover" and not identity.modern:
             # A legacy server responds to a probe with this; the client then sends initialize.
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
-        # No modern `_meta`: the request belongs to the session that a handshake has opened on this link, if any.
+        # Without modern `_meta`, the request belongs to the session that a handshake has opened on this link, if any.
         elif self.session is not None:
             client = self.session
         elif identity.modern:
@@ -260,7 +250,7 @@ class ServerNegotiation:
             )
         else:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
-        # The set is looked up here first because nearly every request is in it: this path runs for all of them.
+        # This path runs for every request, and nearly all of their methods are in the set: so it is looked up first.
         if method not in requests_of_clients(client.revision):
             check_method(client, method)
         return client
@@ -289,7 +279,7 @@ class ServerNegotiation:
             raise McpError(
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
-        # An unknown revision is not an error: the server offers its newest, and the client may leave
+        # An unknown revision is not an error: the server offers its newest, and the client may disconnect
         # (2025-11-25 `basic/lifecycle`, Version Negotiation).
         revision = requested if requested in self.identity.legacy else self.identity.legacy[-1]
         self.session = ClientDeclaration(LegacyServerEra(revision), info, capabilities)

@@ -1,4 +1,4 @@
-"""`Caching`: a middleware that answers a call that was made before with the result it had then."""
+"""`Caching`: a middleware that returns the earlier result for a call that was made before."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _checked_names(given: Iterable[str]) -> frozenset[str]:
 
 @attrs.define(eq=False)
 class Caching:
-    """Answers a call of a tool, a read or a prompt with the result that the same request had before.
+    """Responds to a tool call, a read or a prompt with the result that the same request had before.
 
     Requests are the same if the principal (with its scopes), the revision, the method and the parameters are. So name
-    only what depends on nothing else: not on a session, on headers, on claims, on what the client can do or the user
-    answers. An answer from the cache is not checked against ``visible=`` again, and a disabled tool has it until it is
-    too old.
+    only what depends on nothing else: not on a session, headers, claims, the client's capabilities or the user's
+    answers. A cached result is not checked against ``visible=`` again, and that of a disabled tool is still used until
+    it expires.
 
     Errors and questions to the user are never cached.
 
@@ -46,14 +46,14 @@ class Caching:
             change nothing: the ones that you would annotate as ``read_only_hint``.
         ttl: How many seconds a result is used.
         max_entries: How many results are kept.
-        max_bytes: How many bytes of results are kept. Beyond either limit those not used for longest go first.
+        max_bytes: How many bytes of results are kept. Beyond either limit, the least recently used ones are dropped.
     """
 
     names: frozenset[str] = attrs.field(converter=_checked_names)
     ttl: float = attrs.field(default=60.0, kw_only=True, validator=validator(check_seconds))
     max_entries: int = attrs.field(default=1000, kw_only=True, validator=validator(check_count))
     max_bytes: int = attrs.field(default=10_000_000, kw_only=True, validator=validator(check_count))
-    # As text: a middleware outside this one may change the result that it gets.
+    # Results are kept as text, because a middleware outside this one may change the dict that it gets.
     _kept: OrderedDict[bytes, tuple[float, bytes]] = attrs.field(factory=OrderedDict, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
@@ -64,7 +64,7 @@ class Caching:
         if key is None:
             return await call_next()
         expires, text = self._kept.get(key, (0.0, b""))
-        # The second comparison: the clock of another run of Trio may be far ahead of this one.
+        # The second comparison is needed because the clock of another run of Trio may be far ahead of this one.
         if 0 < expires - trio.current_time() <= self.ttl:
             self._kept.move_to_end(key)
             await trio.lowlevel.checkpoint()
@@ -87,7 +87,7 @@ class Caching:
         if type(named) is not str or named not in self.names:  # parameters are not validated yet: it may be a list
             return None
         whose = None if context.principal is None else [context.principal.identity, sorted(context.principal.scopes)]
-        # A digest, as parameters may be long.
+        # The key is a digest, as parameters may be long.
         return hashlib.sha256(to_json([whose, context.protocol_version, context.method, params])).digest()
 
     def _keep(self, key: bytes, text: bytes) -> None:

@@ -19,13 +19,13 @@ __all__ = ["ErrorMasking"]
 
 @attrs.frozen(kw_only=True)
 class ErrorMasking:
-    """Replaces the text of unexpected errors by one that says nothing but a number, which is in the log as well.
+    """Replaces the text of unexpected errors with one that has only a number, which is in the log as well.
 
-    Unexpected are all exceptions but `ToolError`, `ResourceNotFound` and `McpError`, whose texts are meant for the
-    client. This also holds with ``expose_errors=True``.
+    All exceptions are unexpected except `ToolError`, `ResourceNotFound` and `McpError`, whose texts are meant for the
+    client. Errors are masked even with ``expose_errors=True``.
 
     Attributes:
-        text: What clients read, followed by the number.
+        text: The text that clients read, followed by the number.
         logger: The logger; ``trio_mcp.middleware`` by default.
     """
 
@@ -41,7 +41,7 @@ class ErrorMasking:
             if context.failure is None:
                 raise
             raise McpError(exc.code, self._masked(context, context.failure)) from None
-        except Exception as exc:  # of a middleware inside this one: it is not logged yet
+        except Exception as exc:  # raised by a middleware inside this one, and so not logged yet
             raise McpError(INTERNAL_ERROR, self._masked(context, exc, with_traceback=True)) from None
         if context.failure is None or result.get("isError") is not True:
             return result
@@ -49,7 +49,6 @@ class ErrorMasking:
 
     def _masked(self, context: Context[Any], exc: Exception, with_traceback: bool = False) -> str:
         number = secrets.token_hex(4)
-        # The exception was logged with its traceback just before this.
-        traceback = exc if with_traceback else None
-        self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=traceback)
+        # The traceback of an exception that a handler raised has been logged just before this.
+        self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=exc if with_traceback else None)
         return f"{self.text} (error {number})"

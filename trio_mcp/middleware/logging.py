@@ -18,22 +18,23 @@ LOGGER: Final = "trio_mcp.middleware"
 """The name of the logger that the middleware here writes to."""
 
 LONGEST: Final = 200
-"""Characters of a name, a URI or an error that are logged; chosen."""
+"""The number of characters of a name, a URI or an error that are logged; chosen."""
 
 AHEAD: Final = 500
-"""Characters behind those that are looked at, to recognise a secret that begins before them; chosen."""
+"""The number of characters after those that are examined, to recognise a secret that begins before them; chosen."""
 
 
 def described(context: Context[Any]) -> str:
-    """Return a request's method, what it names, and on whose behalf it is made: ``tools/call 'add' for 'alice'``."""
+    """Return a request's method, the name or URI in it, and its principal: ``tools/call 'add' for 'alice'``."""
     named = context.params.get("name", context.params.get("uri"))
-    # The client's text: cut, and with its control characters escaped, so that it can't fill logs or forge lines.
+    # The name is the client's text: it is cut and its control characters are escaped, so it can't fill logs or forge
+    # lines.
     text = context.method if type(named) is not str else f"{context.method} {_shown(named)!r}"
     return text if context.principal is None else f"{text} for {context.principal.subject!r}"
 
 
 def _shown(name: str) -> str:
-    # Only a URI can hold a secret; a name is logged with each call.
+    # Only a URI can contain a secret. Names, which every call has, need no masking.
     return _masked(name, LONGEST) if ":" in name else name[:LONGEST]
 
 
@@ -46,7 +47,7 @@ def _masked(text: str, length: int) -> str:
 
 
 def outcome_of(result: dict[str, Any]) -> str:
-    """Return how a request ended that has a result."""
+    """Return how a request that has a result ended."""
     if result.get("resultType") == INPUT_REQUIRED:
         return "asks for input"
     return "error" if result.get("isError") is True else "ok"
@@ -59,8 +60,8 @@ class Logging:
     Attributes:
         level: The level of the records.
         logger: The logger; ``trio_mcp.middleware`` by default.
-        params: How many characters of the parameters to log as well. They may hold secrets, so none by default; what
-            can be recognised as one is masked.
+        params: How many characters of the parameters to log as well; none by default, because they may hold secrets.
+            Anything recognised as a secret is masked.
     """
 
     level: int = logging.INFO
@@ -73,13 +74,13 @@ class Logging:
         request = described(context)
         given = f": {_masked(repr(context.params), self.params)}" if self.params else ""
         self.logger.log(self.level, "%s begins%s", request, given)
-        outcome = "cancelled"  # what else it may end with is an Exception
+        outcome = "cancelled"  # any other failure is an Exception
         try:
             result = await call_next()
             outcome = outcome_of(result)
             return result
         except Exception as exc:
-            # It may name what the client has sent.
+            # The text may quote what the client has sent.
             outcome = f"error: {_masked(str(exc), LONGEST)!r}"
             raise
         finally:

@@ -20,7 +20,7 @@ __all__ = ["RateLimit", "caller"]
 
 
 def caller(context: Context[Any]) -> Hashable:
-    """Return who makes a request: the principal, or else the connection or session; None if neither is known."""
+    """Return the caller of a request: its principal, or else its connection or session; None if neither is known."""
     if context.principal is not None:
         return context.principal.identity
     assert isinstance(context, ServedContext)
@@ -38,7 +38,7 @@ def _checked_rate(rate: float) -> float:
 
 @attrs.define(eq=False)
 class RateLimit:
-    """Refuses requests of a caller that come too fast (-31429); the error's data has ``retryAfter``, in seconds.
+    """Refuses a caller's requests when they come too fast (-31429); the error's data has ``retryAfter``, in seconds.
 
     Each caller has a token bucket. A request takes a token, and tokens come back at a steady rate.
 
@@ -47,7 +47,7 @@ class RateLimit:
         burst: How many it may make at once: the size of a bucket. By default twice the rate, and at least 1.
         key: Returns the caller of a request. By default its principal, or else its connection or session; all other
             requests, such as those over HTTP without sessions and principals, share a bucket.
-        max_callers: How many buckets are kept. Beyond that the one not used for longest is forgotten.
+        max_callers: How many buckets are kept. Beyond that, the least recently used one is dropped.
     """
 
     rate: float = attrs.field(converter=_checked_rate)  # checked before `burst` is made from it
@@ -57,8 +57,8 @@ class RateLimit:
     )
     key: Callable[[Context[Any]], Hashable] = attrs.field(default=caller, kw_only=True)
     max_callers: int = attrs.field(default=10_000, kw_only=True, validator=validator(check_count))
-    # For each caller the time from which on its bucket is full again, the least recently seen first. A bucket is full
-    # for longer the fewer tokens were taken, so this one number says how many are left.
+    # For each caller, the time at which its bucket will be full again; the least recently seen caller comes first. The
+    # more tokens were taken, the later that is, so this one number also says how many are left.
     _full_at: OrderedDict[Hashable, float] = attrs.field(factory=OrderedDict, init=False)
 
     async def __call__(
@@ -73,7 +73,7 @@ class RateLimit:
     def _take(self, who: Hashable) -> float:
         """Take a token from a caller's bucket; if it is empty, return how many seconds are left until there is one."""
         now, capacity = trio.current_time(), self.burst / self.rate
-        # Never later than an empty bucket is full: the clock of another run of Trio may be far ahead of this one.
+        # Bounded by the time that an empty bucket takes: the clock of another run of Trio may be far ahead of this one.
         full_at = min(max(now, self._full_at.get(who, now)), now + capacity)
         wait = full_at + 1 / self.rate - (now + capacity)
         # A little tolerance, as sums of floats miss a token by a billionth of a second.
@@ -81,7 +81,7 @@ class RateLimit:
             return wait
         self._full_at[who] = full_at + 1 / self.rate
         self._full_at.move_to_end(who)
-        # Full buckets need not be kept; those at the front are full first, or have not been used for longest.
+        # Full buckets need not be kept; those at the front are full first, or are the least recently used.
         while self._full_at and (len(self._full_at) > self.max_callers or next(iter(self._full_at.values())) <= now):
             self._full_at.popitem(last=False)
         return 0.0

@@ -21,8 +21,8 @@ class Timing:
     """Logs how long each request took, whether it succeeded, failed or was cancelled.
 
     Attributes:
-        slow: Seconds from which on a request is logged as a warning.
-        level: The level of the records of the others.
+        slow: The number of seconds after which a request is logged as a warning.
+        level: The level of all other records.
         logger: The logger; ``trio_mcp.middleware`` by default.
     """
 

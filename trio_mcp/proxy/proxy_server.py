@@ -19,7 +19,7 @@ from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.proxy.translation import RESULTS, handed_on, in_words_of
+from trio_mcp.proxy.translation import PASSED_ON, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
@@ -36,6 +36,8 @@ from trio_mcp.types import meta
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.input_required import INPUT_REQUIRED
+from trio_mcp.types.methods import methods_of
+from trio_mcp.types.versions import LATEST
 
 __all__ = ["ProxyServer"]
 
@@ -47,21 +49,20 @@ _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
 class ProxyFeature:
-    """The feature that offers what an upstream server offers.
+    """The feature that offers everything that an upstream server offers.
 
     Args:
         settings: The proxy's settings.
-        max_rounds: How often the upstream may ask for one request to be sent again.
+        max_rounds: How many times the upstream may ask for one request to be sent again.
 
     Attributes:
         upstream_capabilities: The capabilities that the upstream has declared.
     """
 
     def __init__(self, settings: FeatureSettings, max_rounds: int) -> None:
-        # The methods whose results may ask for input (2026-07-28 `basic/patterns/mrtr`).
-        asking = {"tools/call", "resources/read", "prompts/get"}
+        specs = methods_of(LATEST)
         self.methods: dict[str, Handler] = {
-            **{method: self._pass_asking if method in asking else self._pass for method in RESULTS},
+            **{method: self._pass_asking if specs[method].may_ask_for_input else self._pass for method in PASSED_ON},
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
@@ -106,7 +107,7 @@ class ProxyFeature:
         except Exception as exc:
             error = single(exc)
             if isinstance(error, TransportError):
-                # Not the upstream's link, whose errors name it, but the client's: it has left, and can't be asked.
+                # This is the client's link, not the upstream's, whose errors name it: the client has disconnected.
                 raise McpError(INTERNAL_ERROR, f"the client can't be asked: {error}") from None
             raise error from None
         return value.result if isinstance(value, Asked) else value
@@ -152,16 +153,17 @@ class ProxyFeature:
         params = {
             name: value
             for name, value in context.params.items()
-            # The proxy seals its own state; the upstream's is inside it, and is added with the responses.
+            # The proxy seals its own state, which contains the upstream's; that one is added with the responses.
             if name not in ("_meta", "requestState", "inputResponses")
         }
         given = {
             key: value
             for key, value in context.meta.items()
-            # These belong to the hop between client and proxy: the upstream's request gets its own.
+            # These belong to the hop between client and proxy; the request to the upstream gets its own.
             if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
         }
-        # A modern upstream learns per request what the client can be asked; a legacy one was told all when connecting.
+        # A modern upstream learns from each request what the client can be asked; a legacy one has learned it from the
+        # handshake.
         if upstream.client.session.modern:
             declared = context.client_capabilities
             given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
@@ -178,7 +180,7 @@ class ProxyFeature:
         return result
 
     async def _subscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
-        # Noted here only: the proxy follows each resource upstream once, however many clients are subscribed to it.
+        # It is only noted here: the proxy follows each upstream resource once, however many clients subscribe to it.
         context.session.watch(read_uri(context))
         return {}
 
@@ -202,17 +204,17 @@ class ProxyServer(BaseServer):
     A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
     clients. If it is lost, the calls in flight fail with -32603, and the next call reconnects. An upstream of the
     legacy era does not say which call a question or a log message belongs to. If it comes on the HTTP stream of a
-    call, it belongs to that call; otherwise to the last one. But if several clients have unanswered calls, including
+    call, it belongs to that call; otherwise to the last one. But if several clients have pending calls, including
     those given up, the question is refused and the message dropped. So if upstream tools ask questions, give each
-    client a proxy of its own.
+    client its own proxy.
 
     Args:
         target: As for a `Client`: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that has been entered
-            and stays so: then its own callbacks answer an upstream of the legacy era, its log messages go to it, and
-            it is not reconnected.
+            and stays so: then its own callbacks answer the questions of a legacy-era upstream, it also gets the
+            upstream's log messages, and it is not reconnected.
         name: The proxy's name, as for a `Server`; by default it presents itself as the upstream.
         client: Further arguments for the upstream `Client`, such as ``mode`` or ``timeout``.
-        settings: Those of `ProxyOptions`. The instructions are by default those of the upstream, the hints of ``lists``
+        settings: Those of `ProxyOptions`. By default the instructions are those of the upstream. The hints of ``lists``
             are for results of an upstream that gives none, the pages are the upstream's, and ``input`` says how the
             upstream's questions are passed on.
 
@@ -284,5 +286,5 @@ class ProxyServer(BaseServer):
 
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         if notification.method == "notifications/roots/list_changed":
-            # The only notification of a client that concerns the upstream: any of the clients' roots may have changed.
+            # This is the only notification of a client that concerns the upstream.
             await states[self._core.settings].tell(notification.method)

@@ -18,15 +18,10 @@ from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.handlers import RequestContext
-from trio_mcp.types._base import WireModel
-from trio_mcp.types.completion import CompleteResult
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
-from trio_mcp.types.methods import method_spec
-from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
-from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
+from trio_mcp.types.methods import method_spec, methods_of
 
-__all__ = ["ASKING", "RESULTS", "HandedOn", "handed_on", "in_words_of"]
+__all__ = ["ASKING", "PASSED_ON", "HandedOn", "handed_on", "in_words_of"]
 
 ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
 """The methods by which a server asks its client something."""
@@ -44,19 +39,19 @@ Answer = Callable[[str, Any, ServedContext[Any] | None], Awaitable[dict[str, Any
 
 
 class HandedOn(InputSources):
-    """Declares everything that a client can answer, and passes the questions on.
+    """Declares that every question can be answered, and passes the questions on.
 
     Args:
         answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's call
             that the question is about, or None.
-        calls: The calls that the server has not answered.
+        calls: The calls that the server has not responded to.
     """
 
     def __init__(self, answer: Answer, calls: UnansweredCalls) -> None:
         def unused(params: object) -> None:
             raise AssertionError("questions are passed on, never answered by a callback")
 
-        # The callbacks only make the base class declare every capability: which of them holds, each client decides.
+        # The callbacks only make the base class declare every capability; which ones apply depends on each client.
         super().__init__(
             Answers(
                 elicitation=unused,
@@ -69,11 +64,11 @@ class HandedOn(InputSources):
         self._calls = calls
 
     def attach(self, session: ClientSession) -> None:
-        """Answer the requests of a server of the legacy era, and watch the arrivals from a server of either era."""
+        """Handle the questions of a legacy-era server, and watch what arrives from a server of either era."""
         session.on_arrival = self._calls.arrived
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
-            # The call was found on arrival: by the time this task runs, it may have ended.
+            # The call was looked up on arrival, because it may have ended by the time this task runs.
             return await self._answer_with(context.method, params, context.transport_metadata[CALL])
 
         for method in ASKING:
@@ -94,10 +89,12 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     """
     spec = method_spec(spoken, method) if isinstance(method, str) and method in ASKING else None
     if spec is None:
-        raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, an unknown question")
+        raise McpError(
+            INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, which is an unknown question"
+        )
     plain = {} if params is None else params
     try:
-        # Checked even if it passes unchanged: the client must not be blamed for what the upstream sent.
+        # The question is checked even if it passes unchanged: the client must not be blamed for the upstream's mistake.
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
         raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
@@ -108,7 +105,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     if method == "elicitation/create":
         keys = ["url" if plain.get("mode") == "url" else "form"]
         if keys == ["url"]:
-            # Made here if the upstream's revision has no ids: the client's revision may require one.
+            # An id is made here if the upstream's revision has none, as the client's revision may require one.
             identity = plain.get("elicitationId") or str(uuid.uuid4())
     elif "tools" in plain or "toolChoice" in plain:
         keys.append("tools")
@@ -116,29 +113,27 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     def words(revision: str) -> dict[str, Any] | None:
         if method == "roots/list":
             return None
-        # In the same revision nothing is translated, so that unknown fields pass.
+        # Nothing is translated if the revision is the same, so that unknown fields pass.
         wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
         wire.pop("_meta", None)
         if identity is not None and rules_of(revision).elicitation_ids:
             wire["elicitationId"] = identity
         return wire
 
-    needs = tuple(_NEEDS[key] for key in keys)
-    # Taken: if it goes unasked, then because another question of the upstream was refused.
-    return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity).take()
+    request = InputRequest(
+        context, method, tuple(_NEEDS[key] for key in keys), words, lambda answer: answer, None, None, identity
+    )
+    # The question counts as taken: it stays unasked only if another question of the upstream was refused.
+    return request.take()
 
 
-RESULTS: dict[str, type[WireModel]] = {
-    "tools/list": ListToolsResult,
-    "tools/call": CallToolResult,
-    "resources/list": ListResourcesResult,
-    "resources/templates/list": ListResourceTemplatesResult,
-    "resources/read": ReadResourceResult,
-    "prompts/list": ListPromptsResult,
-    "prompts/get": GetPromptResult,
-    "completion/complete": CompleteResult,
-}
-"""The methods that are passed on, and the model of each one's result."""
+PASSED_ON = (
+    *("tools/list", "tools/call"),
+    *("resources/list", "resources/templates/list", "resources/read"),
+    *("prompts/list", "prompts/get"),
+    "completion/complete",
+)
+"""The methods that are passed on; every revision has them."""
 
 # Fields of a result that only the modern era has.
 _MODERN = ("resultType", "ttlMs", "cacheScope")
@@ -147,29 +142,32 @@ _MODERN = ("resultType", "ttlMs", "cacheScope")
 def in_words_of(
     revision: str, method: str, result: dict[str, Any], spoken: str, hints: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a result as the client's revision has it.
+    """Return a result in the form that the client's revision defines.
 
     Args:
         revision: The client's revision.
         method: The method of the request.
         result: The result as it came.
         spoken: The revision in which it came.
-        hints: The cache hints for a result that has none itself.
+        hints: The cache hints for a result without its own.
 
     Raises:
         McpError: If it is malformed, and so can't be translated: -32603.
     """
-    # Unchanged, so that unknown fields pass, and nothing is validated twice.
+    # The result stays unchanged, so that unknown fields pass and nothing is validated twice.
     if revision == spoken:
         return result
     rules = rules_of(revision)
     try:
-        wire = wire_for(RESULTS[method].from_wire(result), revision)
+        wire = wire_for(methods_of(spoken)[method].results[0].from_wire(result), revision)
     except ValidationError as exc:
-        text = f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
-        raise McpError(INTERNAL_ERROR, text) from None
+        raise McpError(
+            INTERNAL_ERROR, f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
+        ) from None
     if method == "tools/call":
-        _in_older_content(wire, revision)
+        wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]
+        if not rules.any_structured_content and type(wire.get("structuredContent", {})) is not dict:
+            del wire["structuredContent"]
     elif method == "tools/list" and not rules.any_structured_content:
         # Revisions without `any_structured_content` require that an output schema describe an object.
         for tool in wire["tools"]:
@@ -183,11 +181,5 @@ def in_words_of(
         for name in _MODERN:
             wire.pop(name, None)
         return wire
-    # The upstream's own hints win.
+    # The upstream's own hints take precedence.
     return hints | wire
-
-
-def _in_older_content(wire: dict[str, Any], revision: str) -> None:
-    wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]
-    if not rules_of(revision).any_structured_content and type(wire.get("structuredContent", {})) is not dict:
-        del wire["structuredContent"]

@@ -1,4 +1,4 @@
-"""The calls that an upstream has not answered: they decide which client a question or a notification is for."""
+"""The calls that an upstream has not responded to: they decide which client a question or a notification is for."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
 Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
-# Chosen: an id and a weak reference each, for as long as the connection lasts.
+# Chosen: each takes an id and a weak reference, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
-"""How many given-up calls are remembered one by one; of older ones, only whether all belonged to one client."""
+"""How many given-up calls are remembered individually; of older ones, only whether all belonged to one client."""
 CALL: Final = "call"
 """The key in a question's metadata: the context of the client's call that it is about, or None."""
 
 
 class UnansweredCalls:
-    """The calls that an upstream has not answered, and the client of each; also those that the client has given up.
+    """The calls that an upstream has not responded to, including those given up, and the client of each.
 
     Args:
         heard: Called as a notification arrives, so that one that belongs to a call comes before its result; with this
@@ -50,7 +50,7 @@ class UnansweredCalls:
 
     @contextlib.contextmanager
     def entered(self, context: ServedContext[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
-        """Track the request of a client's call while the block runs; it gets the function to call with the request."""
+        """Track the request of a client's call while the block runs; yield a function to call with the request."""
         entered: OutgoingRequest | None = None
 
         def opened(outgoing: OutgoingRequest) -> None:
@@ -62,7 +62,7 @@ class UnansweredCalls:
         try:
             yield opened
         except HttpError as exc:
-            refused = exc.trouble != "gateway"  # a gateway's error does not say how far the request came
+            refused = exc.trouble != "gateway"  # a gateway's error does not say whether the request got through
             raise
         finally:
             if entered is not None:
@@ -73,7 +73,7 @@ class UnansweredCalls:
 
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
         # The upstream may still be working on the call, ask about it or send notifications for it. Few upstreams ever
-        # answer one, and their silence proves nothing, so it is kept until the connection ends.
+        # respond to a cancelled call, and their silence proves nothing, so it is kept until the connection ends.
         self._given_up[request_id] = client
         if len(self._given_up) > MAX_GIVEN_UP:
             # The oldest loses its id, but not its client: a question may still be about it.
@@ -100,13 +100,13 @@ class UnansweredCalls:
         return metadata
 
     def _answered(self, request_id: RequestId | None) -> None:
-        """Record that the upstream has answered a request, in time or not."""
+        """Record that the upstream has responded to a request, in time or not."""
         if request_id is not None:
             self._waited_for.pop(request_id, None)
             self._given_up.pop(request_id, None)
 
     def all_of(self, client: object) -> bool:
-        """Return whether all of them are this client's."""
+        """Return whether all of these calls belong to this client."""
         return (
             all(each.connection is client for each in self._waited_for.values())
             and all(each() is client for each in self._given_up.values())
@@ -118,11 +118,11 @@ class UnansweredCalls:
 
         Args:
             related: The request that it came with, if the transport knows. Otherwise it belongs to the last call, if
-                all calls are one client's.
+                all calls belong to one client.
         """
         if related is not None:
             return self._waited_for.get(related)
-        # A guess, allowed only if all unanswered calls are the same client's.
+        # This is a guess, so it is allowed only if all pending calls belong to the same client.
         last = next(reversed(self._waited_for.values()), None)
         return last if last is not None and self.all_of(last.connection) else None
 

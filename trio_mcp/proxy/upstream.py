@@ -39,7 +39,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
-_LISTENING = Backoff(longest=60.0, attempts=None)  # between two subscriptions, as long as the connection lasts
+_LISTENING = Backoff(longest=60.0, attempts=None)  # between two subscriptions, for as long as the connection lasts
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),
@@ -102,7 +102,7 @@ class Upstream:
             async with self._connecting:
                 if not self._connected:  # another call may have reconnected while this one waited
                     assert self._nursery is not None
-                    # Held by the run, not by the call that opens it: the connection outlives that call.
+                    # The run holds the connection, which outlives the call that opens it.
                     await start(self._nursery, self._hold)
         return self.client
 
@@ -119,12 +119,12 @@ class Upstream:
             # A given client may be closed already; its loss is raised, as the proxy can't reconnect it.
             if session.closed:
                 await session.raise_loss()
-            # The new connection has no log level yet; the next call of a client that wants log messages sets it again.
+            # The new connection has no log level yet; the next call of a client that wants log messages sets it.
             self.client, self._connected, self._log_level = client, True, None
             self._mirror(client)
             assert self._nursery is not None
             if again:
-                # Wakes the tasks that follow resources; a new event stands for the next time.
+                # This wakes the tasks that follow resources; the new event is for the next reconnection.
                 self._reconnected.set()
                 self._reconnected = trio.Event()
                 self._announce_lists()
@@ -151,7 +151,7 @@ class Upstream:
             client = await self.connected()
             if isinstance(client, UpstreamClient):
                 return await client.pass_on(context, params, on_progress)
-            # The proxy sets no time limit: its client has limits, and cancels.
+            # The proxy sets no time limit: its client has limits, and cancels the request.
             return await client.request(
                 context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
             )
@@ -171,19 +171,19 @@ class Upstream:
             yield
         except McpError:  # the upstream's own error passes unchanged
             raise
-        # The client's own check refused the method before it was sent: to the proxy's client it is unknown.
+        # The upstream client refused the method before it was sent; for the proxy's client, such a method is unknown.
         except CapabilityError:
-            text = f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
-            raise McpError(METHOD_NOT_FOUND, text) from None
+            raise McpError(
+                METHOD_NOT_FOUND, f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
+            ) from None
         except (TrioMcpError, OSError) as exc:
-            if isinstance(exc, AuthorizationError):  # it says all: what to do is lost below a traceback
-                logger.warning("the upstream server %r did not answer %r: %s", self.name, method, exc)
+            if isinstance(exc, AuthorizationError):  # its text says what to do; a traceback would bury that
+                logger.warning("the upstream server %r did not respond to %r: %s", self.name, method, exc)
             else:
-                logger.warning("the upstream server %r did not answer %r", self.name, method, exc_info=exc)
+                logger.warning("the upstream server %r did not respond to %r", self.name, method, exc_info=exc)
             what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
-            # The client gets the type alone: the details are for the log.
-            text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"
-            raise McpError(INTERNAL_ERROR, text) from None
+            # The client only gets the type: the details are for the log.
+            raise McpError(INTERNAL_ERROR, f"the upstream server {self.name!r} {what}: {type(exc).__name__}") from None
 
     @property
     def name(self) -> str:
@@ -195,17 +195,17 @@ class Upstream:
         """Make a legacy upstream send log messages of a level, and less severe ones if another client wants them."""
         method = "logging/setLevel"
         client = await self.connected_or_refuse(method)
-        # A modern upstream is told the level with each request instead.
+        # For a modern upstream, each request states the level instead.
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
             return
         if not self._logs_from(level):
-            async with self._setting_level:  # a second client waits, then finds the level set or set again
+            async with self._setting_level:  # a second client waits, and then may find the level set
                 if not self._logs_from(level):
                     with self._refusing(method):
                         try:
                             await client.request(method, {"level": level})
                         except McpError:
-                            # Noted as if it were set: the upstream would refuse again, and every call would ask for it.
+                            # It counts as set: otherwise every call would ask again, and be refused again.
                             self._log_level = level
                             raise
                     self._log_level = level
@@ -227,19 +227,22 @@ class Upstream:
         Args:
             method: The method of the question.
             params: Its parameters.
-            asked: The call, if it is known; no client may be asked a question that another client's call has caused.
+            asked: The call, if it is known; no client may be asked a question that another client's call caused.
 
         Raises:
             McpError: If there is no such call, or its client can't or won't answer.
         """
         if asked is None or asked.rounds is None:
-            text = f"can't tell which client {method!r} is for: no call is waiting"
-            raise McpError(INVALID_REQUEST, f"{text}, or several clients have unanswered calls, perhaps given up")
+            raise McpError(
+                INVALID_REQUEST,
+                f"can't tell which client {method!r} is for: no call is waiting, "
+                "or several clients have unanswered calls, perhaps given up",
+            )
         question = handed_on(asked, method, params, self.client.protocol_version)
         try:
             question.check(asked)
         except McpError as exc:
-            # To a legacy upstream, a capability that the client lacks is a method that it does not have.
+            # For a legacy upstream, a capability that the client lacks is an unknown method.
             raise McpError(METHOD_NOT_FOUND, exc.message) from None
         try:
             return await question
@@ -252,7 +255,7 @@ class Upstream:
         """Pass a notification of the upstream on to the client that it is for.
 
         Args:
-            calls: The calls that the upstream has not answered.
+            calls: The calls that the upstream has not responded to.
             notification: The notification.
             related: The request that it came with, if the transport knows.
         """
@@ -273,9 +276,9 @@ class Upstream:
         if (call := calls.meant(related)) is not None:
             if wants_log(call.client, SEVERITY[level]):
                 call.send_notification_nowait("notifications/message", params)
-        elif related is None:  # it need not belong to a call; safe if there is a single client
+        elif related is None:  # it need not belong to a call
             connections = [each for run in self._settings.runs for each in run.connections]
-            # Only if there is a single client, and no unanswered call of another one that the message might be about.
+            # It is sent only if there is a single client, and no pending call of another one that it might be about.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
@@ -320,7 +323,7 @@ class Upstream:
                     if again:
                         missed()
                     async for event in events:
-                        # A subscription that delivers works, so if it ends, the next one need not wait long.
+                        # This subscription works, so if it ends, the next one need not wait long.
                         attempt = 0
                         heard(event)
             except TransportError:
@@ -349,7 +352,7 @@ class Upstream:
 
         with scope:
             while True:
-                # Taken before listening: a reconnection while the subscription ends must not be missed.
+                # Read before listening: a reconnection while the subscription ends must not be missed.
                 lost = self._reconnected
                 try:
                     await self._listen(
@@ -362,7 +365,7 @@ class Upstream:
                 self._announce(RESOURCE_UPDATED, uri)  # it may have changed while the connection was lost
 
 
-# Only for a client that has asked for progress: the upstream is then asked for it as well.
+# Used only for a client that has asked for progress: the upstream is then asked for it as well.
 def _reporter(context: ServedContext[Any]) -> ProgressCallback:
     async def report(progress: ProgressNotificationParams) -> None:
         await context.report_progress(progress.progress, progress.total, progress.message)
@@ -375,7 +378,7 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        # One for each connection: an upstream that was restarted knows nothing of earlier calls.
+        # Each connection has its own: an upstream that was restarted knows nothing of earlier calls.
         self._unanswered = calls = UnansweredCalls(upstream.heard)
         self._connection.inputs = HandedOn(upstream.answer, calls)
 

@@ -51,14 +51,16 @@ class Form:
         return {**defaults, **content}
 
     def problem(self, content: Mapping[str, Any]) -> str | None:
-        """Say what is wrong with an answer, in one line; return None if it is valid.
+        """Describe the problem with an answer in one line; return None if it is valid.
 
         Raises:
             SchemaError: If finding out would cost too much.
         """
-        # JSON Schema allows unknown fields unless told otherwise; in a form they are a mistake, most likely in a name.
+        # JSON Schema allows unknown fields by default; in a form they are a mistake, most likely in a name, unless the
+        # schema allows them explicitly.
         unknown = next((name for name in content if name not in self._fields), None)
-        if unknown is not None and not self._takes_more:
+        takes_more = bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
+        if unknown is not None and not takes_more:
             known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none at all"
             return f"the form has no field {unknown!r}; its fields are {known}"
         problem = self._validator.problem(dict(content))
@@ -69,11 +71,6 @@ class Form:
             if wrong is not None:
                 return f"[{name!r}]: {wrong}"
         return None
-
-    @property
-    def _takes_more(self) -> bool:
-        """Whether the schema explicitly allows fields that it does not name, which forms are not meant to do."""
-        return bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
 
 
 def _has_default(field: Mapping[str, Any]) -> bool:
@@ -95,7 +92,7 @@ def _wrong_format(field: Any, value: Any) -> str | None:
     return None if fits is None or fits(value) else f"the text is not a valid {name}"
 
 
-# Addresses as HTML's input fields accept them, in any script (RFC 6531): no quoted local parts, no comments.
+# E-mail addresses as HTML's input fields accept them, in any script (RFC 6531): no quoted local parts, no comments.
 _EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f<>(),;:\\\"\[\]]{1,64}@[^\s@.<>(),;:\\\"\[\]]+(?:\.[^\s@.<>(),;:\\\"\[\]]+)*")
 # RFC 3986, appendix A: a scheme, then only characters that a URI can have. All patterns here take linear time.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")

@@ -26,7 +26,7 @@ from trio_mcp._patterns import late_pattern
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["DIALECTS", "CostModel", "Part", "SchemaError", "SchemaValidator", "take_apart"]
+__all__ = ["DIALECTS", "CostModel", "Part", "SchemaError", "SchemaValidator", "compiled", "take_apart"]
 
 DIALECTS = (
     "https://json-schema.org/draft/2020-12/schema",
@@ -41,7 +41,7 @@ DIALECTS = (
 # error messages quote the value, so their bytes are limited too.
 MAX_EXPLAINED_ERRORS = 100_000
 MAX_EXPLAINED_BYTES = 50_000_000
-# Errors shown, and characters of each. Chosen: a message is one line that a person or a model reads.
+# How many errors are shown, and how many characters of each. Chosen: a person or a model reads them as one line.
 MAX_EXPLANATIONS = 3
 MAX_EXPLANATION = 300
 
@@ -56,8 +56,8 @@ _CONTAINER = 4  # comparing with an array or object
 # Each unevaluated* evaluates the subschemas beside it again, up to 2.6 times as measured; nested ones multiply.
 _UNEVALUATED_FACTOR = 3
 
-# Keywords by the shape of their subschemas: a list, a single one, a mapping. Those of every draft are mixed: a keyword
-# unknown to a draft is counted though it costs nothing there, which errs on the safe side.
+# Keywords by the shape of their subschemas: a list, a single one, a mapping. The keywords of all drafts are mixed: one
+# that a draft does not know is counted although it costs nothing there, which errs on the safe side.
 _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
 _MAPS = ("dependentSchemas", "dependencies")
@@ -70,7 +70,7 @@ _INDEX = late_pattern(r"0|[1-9][0-9]{0,8}")
 
 
 class SchemaError(ValueError):
-    """The schema can't be used: it is invalid, reaches outside itself, or costs too much."""
+    """The schema can't be used: it is invalid, refers to something outside itself, or costs too much."""
 
 
 @attrs.define(eq=False)
@@ -138,8 +138,8 @@ class _Dismantling:
 
     def _visit(self, schema: Any) -> Part:
         """Return the part of a subschema, after entering everything below it."""
-        # By identity: a subschema that is referred to from several places is entered once. With a list of its own
-        # instead of recursion, which a hostile schema could make too deep.
+        # Subschemas are identified by object, so one that several places refer to is entered once. A list of pending
+        # ones replaces recursion, which a hostile schema could make too deep.
         if not isinstance(schema, dict):
             return _NOTHING
         if id(schema) not in self._parts:
@@ -205,10 +205,11 @@ class _Dismantling:
         (part.rest if self._has_prefixes else part.items).extend(under("items"))
 
     def _resolve(self, reference: str) -> Any:
-        # Not even a reference to a published meta-schema: nothing is fetched on behalf of a peer.
+        # Not even a published meta-schema is fetched on behalf of a peer.
         if not reference.startswith("#"):
-            text = f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
-            raise SchemaError(text)
+            raise SchemaError(
+                f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
+            )
         target = self._follow(unquote(reference[1:]))
         if not isinstance(target, (dict, bool)):
             raise SchemaError(f"the schema refers to {reference[:200]!r}, but there is no schema at that place")
@@ -251,12 +252,10 @@ def _own_cost(schema: dict[str, Any]) -> int:
     """Return the cost of one look apart from subschemas: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
-    # Each name that has to be there is looked up. `dependencies` may hold lists of names or schemas.
-    for values in _map(schema, "dependentRequired").values():
-        cost += len(values) if isinstance(values, list) else 1
-    for values in _map(schema, "dependencies").values():
-        cost += len(values) if isinstance(values, list) else 1
-    # Comparing stops at the first difference, but a value made for it differs only at the end.
+    # Each required name is looked up. `dependencies` may hold lists of names or schemas.
+    for key in ("dependentRequired", "dependencies"):
+        cost += sum(len(values) if isinstance(values, list) else 1 for values in _map(schema, key).values())
+    # Comparing stops at the first difference, but a hostile value differs only at the end.
     if "const" in schema:
         cost += _comparison(schema["const"])
     choices = _list(schema, "enum")
@@ -314,17 +313,18 @@ def _children(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 MAX_WORK = 2_000_000
-"""Looks in one validation. As measured, 0.1 s for a usual schema, and a few seconds for the worst one found."""
+"""The maximum number of looks in one validation. As measured, they take 0.1 s for a usual schema, and a few seconds
+for the worst one found."""
 MAX_DEPTH = 200
-"""Levels of a value: as many as the JSON parser accepts. The library overflows its stack only beyond that."""
+"""The maximum depth of a value, as in the JSON parser. The library overflows its stack only beyond that."""
 MAX_HOPS = 2_000
-"""Subschemas nested within each other during a validation. The library overflows its stack only beyond that."""
+"""The maximum depth of nested subschemas during a validation. The library overflows its stack only beyond that."""
 
 # Chosen: a bound on the memory that a schema with ever new combinations of subschemas can take.
 MAX_STATES = 2_000
 _NEW_STATE = 200  # computing a state takes as long as this many looks
 
-_ENDLESS = 2**60  # a ceiling for counts that double at every step, which else would become huge integers
+_ENDLESS = 2**60  # a ceiling for counts that double at every step, which would otherwise become huge integers
 
 _Lookers: TypeAlias = dict[Part, int]
 
@@ -356,13 +356,13 @@ class CostModel:
         Raises:
             SchemaError: If they are too many, or the value or the references are nested too deeply.
         """
-        # Dropped between validations only: within one, the states in use refer to each other.
+        # States are dropped between validations only: during one, those in use refer to each other.
         if len(self._states) > MAX_STATES:
             self._states.clear()
             self._start = self.state({self._root: 1})
         known = len(self._states)
         work = 0
-        # An entry has places with their states, the number of levels above them, and that of the subschemas around
+        # An entry has places with their states, the number of levels above them, and the number of subschemas around
         # them. Its places are an iterator over the members of one container, so a wide value takes no memory here.
         pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
         while pending:
@@ -381,7 +381,7 @@ class CostModel:
                 elif state.patterns and isinstance(current, str):
                     work += state.patterns * (self.per_match + len(current) * self.per_byte)
                 if hops + state.hops > MAX_HOPS:
-                    raise SchemaError(f"validating this value could lead through {MAX_HOPS} nested subschemas")
+                    raise SchemaError(f"validating this value could nest more than {MAX_HOPS} subschemas")
             # Computing states is work too: a hostile value could lead to a new one at every step.
             if work + _NEW_STATE * (len(self._states) - known) > MAX_WORK:
                 raise SchemaError(f"validating this value could take more than {MAX_WORK} steps")
@@ -390,7 +390,7 @@ class CostModel:
     def errors(self, value: Any) -> tuple[int, int]:
         """Count the errors that a value could have, and the bytes of the value and of paths that they could quote.
 
-        To be called after `work`, which bounds the walk.
+        Call it after `work`, which bounds the walk.
         """
         # Every look at a place may find an error, and quotes what it looked at and the path to it.
         count = echo = 0
@@ -437,7 +437,7 @@ class _State:
 
     def members(self, value: dict[str, Any]) -> Iterator[tuple[Any, _State]]:
         """Yield the members of an object, each with its state."""
-        # The dictionary lookup of the module's docstring; `member` only fills in what is missing.
+        # This is the one dictionary lookup per step; `member` only fills in missing states.
         named, other = self._named, self._other
         for key, child in value.items():
             yield child, named.get(key, other) or self.member(key)
@@ -490,7 +490,7 @@ class _State:
 def _spread(lookers: _Lookers) -> tuple[_Lookers, int]:
     """Add all parts that these apply at the same place; return them with their counts, and the depth of nesting.
 
-    In the order of ranks, so that a part's count is complete before it is passed on.
+    They are visited in the order of their ranks, so that a part's count is complete before it is passed on.
     """
     times, hops = dict(lookers), dict.fromkeys(lookers, 1)
     ready = [(part.rank, part) for part in lookers]
@@ -511,7 +511,7 @@ class SchemaValidator:
 
     Args:
         schema: A JSON Schema, as plain data: an object, or true or false.
-        formats: Check ``format``, too.
+        formats: Whether to check ``format``, too.
 
     Raises:
         SchemaError: If the schema can't be used; the message says why.
@@ -523,20 +523,19 @@ class SchemaValidator:
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
-            shown = repr(dialect)[:200]
-            raise SchemaError(f"the schema dialect {shown} is not supported; {', '.join(DIALECTS)} are")
-        # Before it is compiled, which takes time in proportion to its size.
+            raise SchemaError(f"the schema dialect {dialect!r:.200} is not supported; {', '.join(DIALECTS)} are")
+        # The size is checked before the schema is compiled, which takes time in proportion to it.
         root = take_apart(schema) if isinstance(schema, dict) else Part()
-        self._validator, per_byte, per_match = _compile(schema, formats)
+        self._validator, per_byte, per_match = compiled(schema, formats=formats)
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
 
     def problem(self, value: Any) -> str | None:
-        """Say what is wrong with a value, in one line; return None if it conforms.
+        """Describe the problem with a value in one line; return None if it conforms.
 
         Raises:
             SchemaError: If finding out would cost too much.
         """
-        self._model.work(value)  # raises if it is too much
+        self._model.work(value)  # raises if it would cost too much
         try:
             return None if self._validator.is_valid(value) else self._explain(value)
         except ValueError as exc:
@@ -558,35 +557,48 @@ class SchemaValidator:
         return found
 
     def _verbose(self, value: Any) -> bool:
-        # All errors are found, not only those shown, so these are counted beforehand as well.
+        # The library finds all errors, not only those shown, so all are counted beforehand.
         count, size = self._model.errors(value)
         return count > MAX_EXPLAINED_ERRORS or size > MAX_EXPLAINED_BYTES
 
     def _explain(self, value: Any) -> str:
         if self._verbose(value):
             return "it does not conform to the schema; it is too large to say where"
-        errors = self._validator.evaluate(value).errors()
-        shown = [f"{_place(each['instanceLocation'])}: {_line(each['error'])}" for each in errors]
+        shown = [
+            f"{_place(each['instanceLocation'])}: {_line(each['error'])}"
+            for each in self._validator.evaluate(value).errors()
+        ]
         more = [f"and {len(shown) - MAX_EXPLANATIONS} more"] if len(shown) > MAX_EXPLANATIONS else []
         return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "it does not conform to the schema"
 
 
-def _compile(schema: Any, formats: bool) -> tuple[jsonschema_rs.Validator, int, int]:
-    """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string."""
+def compiled(
+    schema: Any, *, formats: bool = False, mask: str | None = None
+) -> tuple[jsonschema_rs.Validator, int, int]:
+    """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string.
+
+    Args:
+        schema: The schema.
+        formats: Whether to check ``format``, too.
+        mask: The text that error messages have in place of values.
+
+    Raises:
+        SchemaError: If the schema is invalid.
+    """
     import jsonschema_rs  # on first use: most programs validate nothing
 
     # This engine matches in linear time. Up to this size of a pattern, a byte takes 2 µs at most, as measured, and
     # mostly a thousandth of that.
     linear = jsonschema_rs.RegexOptions(size_limit=50_000)
-    # A backtracking engine for look-around, which the other one does not know, and for larger patterns. The limit on
-    # its steps bounds the time of a match, hence the higher costs.
+    # A backtracking engine for look-around, which the other one does not support, and for larger patterns. The limit
+    # on its steps bounds the time of a match; the higher costs reflect it.
     fancy = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=200_000)
     problem: Exception | None = None
     for options, per_byte, per_match in ((linear, 1, 1), (fancy, 20, 200)):
         try:
             # The second attempt is for patterns that the first engine refuses; an invalid schema fails both.
             validator = jsonschema_rs.validator_for(
-                schema, retriever=_refuse, validate_formats=formats, pattern_options=options
+                schema, retriever=_refuse, validate_formats=formats, pattern_options=options, mask=mask
             )
         except (ValueError, jsonschema_rs.ReferencingError) as exc:
             problem = exc

@@ -7,7 +7,7 @@ import functools
 import os
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 import trio
@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.sockets.serving import SocketSettings
 
     class RunArguments(RunSettings, total=False):
-        """The arguments of `Server.run`: those of all transports, of which each takes its own."""
+        """The arguments of `Server.run`: those of all transports, each of which accepts only its own."""
 
         ssl_context: ssl.SSLContext | None
         allow_remote: bool
@@ -63,12 +63,12 @@ __all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
 """The arguments of `Server.run`."""
 
-# Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
+# Chosen. Without a limit, a thread that hangs would keep the process alive after its client had exited.
 EXIT_GRACE = 5.0
 """Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
 
 REFUSALS: Final = (OSError, TypeError, ValueError, RuntimeError, TrioMcpError)
-"""Errors that the arguments of a caller, or the machine, cause here."""
+"""The errors that the caller's arguments or the machine can cause here."""
 
 
 class BaseServer:
@@ -85,7 +85,7 @@ class BaseServer:
 
     def __init__(self, name: str | Implementation, **settings: Unpack[ServerOptions]) -> None:
         refuse_unknown(type(self), settings, ServerOptions)
-        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
+        # Everything that could be refused is checked here and not in a run, so that the traceback leads to the caller.
         given = completed(ServerOptions, settings)
         self.info: Final = _named(name, given["version"])
         lists = given_or_default("lists", given["lists"], ListOptions)
@@ -106,8 +106,8 @@ class BaseServer:
         )
         identity = ServerIdentity(
             info=self.info.to_wire(),
-            # The method and not its result: the features are made below, and may gain capabilities while the server
-            # runs.
+            # The method is passed, not its result: the features are made below, and may gain capabilities while the
+            # server runs.
             capabilities=self._capabilities,
             instructions=given["instructions"],
             revisions=tuple(given["revisions"]),
@@ -118,7 +118,7 @@ class BaseServer:
             identity,
             given_or_default("options", given["options"], SessionOptions),
             input,
-            # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows
+            # Bound to the server here, because the code that enters the lifespans of mounted servers only knows
             # RunMember.
             None if lifespan is None else functools.partial(lifespan, self),
             heard=self._heard,
@@ -126,7 +126,7 @@ class BaseServer:
             input_schema=self._input_schema,
             watcher=self._watcher,
         )
-        # Last: the features read the settings and register with the dispatch.
+        # This comes last, because the features read the settings and register with the dispatch.
         self._features = tuple(self._make_features())
         for feature in self._features:
             self._core.dispatch.add(feature)
@@ -143,7 +143,7 @@ class BaseServer:
         return declared
 
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
-        """Handle a client's notification: see `Core`, and so are the next three."""
+        """Handle a client's notification. `Core` describes this hook and the next three."""
 
     def _family(self) -> Sequence[RunMember]:
         return [self._core]
@@ -170,23 +170,23 @@ class BaseServer:
         """
         from trio_mcp.server.functions.dependencies import stand_in_for
 
-        # Read before it is entered: a stand-in that can't work fails here, and not in the requests.
+        # The stand-in is read before it takes effect: one that can't work fails here, and not in the requests.
         entry = stand_in_for(provider, stand_in, Context)
         with self._core.settings.surroundings.overrides.replaced(entry):
             yield
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that was asked to visit a page that the user's work there is complete (2025-11-25).
+        """Notify the client that was asked to visit a page that the user's work there is complete (2025-11-25).
 
-        Returns at once, from any thread. No other client is told; the modern era has no such notification.
+        Returns at once, from any thread. No other client is notified; the modern era has no such notification.
 
         Args:
-            elicitation_id: The id given to `Context.elicit_url`, or made by it.
+            elicitation_id: The id that was passed to `Context.elicit_url`, or made by it.
         """
         if not isinstance(elicitation_id, str):
             raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
-        # Copies, since the event loop may change the sets while another thread is here. Only sessions of 2025-11-25
-        # can have been asked with an id, so single requests are left out.
+        # The sets are copied, as the event loop may change them while another thread is here. Only sessions of
+        # 2025-11-25 can have been asked with an id, so single requests are left out.
         for run in tuple(self._core.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
@@ -196,15 +196,15 @@ class BaseServer:
         return dict.fromkeys(("tools", "resources", "resource_templates", "prompts", "completions"), 0)
 
     def statistics(self) -> ServerStatistics:
-        """Return counts of what the server offers and of what it is doing now.
+        """Return counts of the server's offers and of its current work.
 
-        Visits every session and every topic once: cheap enough for every second, not for every request. Call it from
-        the event loop's thread.
+        This visits every session and every topic once, which is cheap enough for every second, but not for every
+        request. Call it from the event loop's thread.
         """
         from trio_mcp.server.statistics import ServerStatistics
 
         runs = tuple(self._core.settings.runs)
-        # A set: the same topic may have listeners in several runs, and counts once.
+        # The same topic may have listeners in several runs, but counts once.
         topics = {topic for run in runs for topic in run.changes.topics}
         clients = [client for run in runs for client in run.clients]
         sessions = [client.statistics() for client in clients]
@@ -231,7 +231,7 @@ class BaseServer:
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
         async with self._core.open_run() as run:
-            # After the lifespan has been entered, so that its failure is raised where the server is started.
+            # The lifespan has been entered, so a failure of it was raised where the server is started.
             task_status.started()
             await run.serve_link(link)
 
@@ -240,10 +240,10 @@ class BaseServer:
     ) -> None:
         """Serve this process's standard input and output until the client closes them.
 
-        While it serves, ``print`` and child processes write to standard error. When cancelled, it answers open
+        While it serves, ``print`` and child processes write to standard error. When cancelled, it responds to open
         ``subscriptions/listen`` requests before it ends.
         """
-        # There is no grace: only `run` owns the process, and may end it if a handler can't be cancelled.
+        # There is no grace period: only `run` owns the process, and may end it if a handler can't be cancelled.
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
@@ -279,7 +279,7 @@ class BaseServer:
             OSError: If the address can't be bound.
             ValueError, TypeError: If an argument is invalid.
 
-        When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
+        When cancelled, it responds to open ``subscriptions/listen`` requests and cancels everything else.
         """
         await self._serve_http("serve_http", host, port, shutdown, task_status, settings)
 
@@ -327,7 +327,7 @@ class BaseServer:
         """
         settings["websocket_path"] = _only_path(settings, "websocket_path", "/mcp")
         settings["path"] = settings["sse_path"] = None
-        # Options that are given always have a runner, and its default looks like a choice: so it is respected.
+        # An `HttpOptions` always has a runner. Its default can't be distinguished from a choice, so it is respected.
         if settings.get("options") is None:
             settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await self._serve_http("serve_websocket", host, port, shutdown, task_status, settings)
@@ -382,7 +382,7 @@ class BaseServer:
                 or if an argument is invalid.
             TypeError: If an argument is of the wrong type.
 
-        When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
+        When cancelled, it responds to open ``subscriptions/listen`` requests and cancels everything else.
         """
         from trio_mcp.sockets.listening import listen_tcp  # deferred: a server on stdio needs no sockets
 
@@ -405,18 +405,18 @@ class BaseServer:
         """Serve a Unix socket, which only programs of this machine can connect to; otherwise like `serve_tcp`.
 
         ``url = await nursery.start(server.serve_unix, "/run/user/1000/mcp.sock")`` returns ``unix:/run/user/…``.
-        A socket that a server has left behind is replaced; the file is removed at the end. Handlers find who the client
-        is in ``ctx.transport_metadata["peer"]``, with ``pid``, ``uid`` and ``gid`` (on Linux).
+        A socket that an earlier server has left behind is replaced; the file is removed at the end. Handlers find the
+        client's identity in ``ctx.transport_metadata["peer"]``, with ``pid``, ``uid`` and ``gid`` (on Linux).
 
         Args:
             path: The path of the socket.
-            mode: The permissions of the socket: who may connect. By default this user alone.
+            mode: The permissions of the socket: who may connect. By default only this user may.
             shutdown: As in `serve_tcp`.
             task_status: Receives the URL.
             settings: Those of `SocketSettings`.
 
         Raises:
-            OSError: If another server listens on the path, or there is something that is not a socket.
+            OSError: If another server listens on the path, or something other than a socket exists there.
             ValueError: If a socket can't have such a path.
             TypeError: If an argument is of the wrong type.
         """
@@ -439,7 +439,7 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, SocketSettings, type(self))
         options = completed(SocketSettings, settings)
         stop = trio.Event() if shutdown is None else shutdown
-        # In this order: no client can connect before the lifespan is entered, nor once it is being left.
+        # The order matters: no client can connect before the lifespan has been entered, or once it is being exited.
         async with self._core.open_run() as run, listening as (listeners, url):
             await serve_listeners(
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)
@@ -448,14 +448,14 @@ class BaseServer:
     def asgi_app(self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]) -> AsgiApp:
         """Return the server as an ASGI application, for an ASGI server on Trio or to mount in another application.
 
-        ``app = server.asgi_app()`` is started and ended by the ASGI server: ``hypercorn -k trio module:app``. Where it
-        is mounted, it starts with the application around it: ``FastAPI(lifespan=app.lifespan)``. It also runs inside
+        The ASGI server starts and ends ``app = server.asgi_app()``: ``hypercorn -k trio module:app``. If mounted, it
+        starts with the application around it: ``FastAPI(lifespan=app.lifespan)``. It also runs inside
         ``async with app:``. Ending it cancels requests under way.
 
         Args:
             options: The options of the endpoint, for endpoints that share them.
-            settings: Those of `HttpSettings`; they replace those of ``options``. ``path`` is relative to where the
-                application is mounted.
+            settings: Those of `HttpSettings`; they replace those of ``options``. ``path`` is relative to the place
+                where the application is mounted.
         """
         from trio_mcp.http.server.asgi_app import AsgiApp
         from trio_mcp.http.server.options import HttpOptions, HttpSettings
@@ -489,7 +489,7 @@ class BaseServer:
             TypeError: If an argument is unknown.
             ValueError: If the transport is unknown, or an argument is invalid.
             RuntimeError: If it is called on an event loop.
-            OSError: If it can't listen where it is told to, or can't use a certificate.
+            OSError: If it can't listen on the address or path, or can't use a certificate.
         """
         if log_level is not None:
             check_choice("log_level", log_level, LEVELS)
@@ -503,12 +503,11 @@ class BaseServer:
         try:
             if transport == "stdio":
                 self._run_stdio(**arguments)
-                return
-            run = self._run_network if transport in ("tcp", "unix") else self._run_http
-            run(getattr(self, f"serve_{transport}"), **arguments)
+            else:
+                self._run_network(transport, **arguments)
         except Exception as exc:
-            # The arguments, the machine or the user's own functions caused these: dozens of inner frames would hide the
-            # cause. Any other exception is a bug here, and keeps them.
+            # The arguments, the machine or the program's own functions caused these, and dozens of inner frames would
+            # hide the cause. Any other exception is a bug here, and keeps them.
             if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
                 logger.debug("run(%r) failed", transport, exc_info=exc)
                 drop_inner_frames(exc)
@@ -521,26 +520,23 @@ class BaseServer:
             refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
             name = next(iter(arguments))
             raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
-        serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)
-        run_stdio(serve, ends_on_sigterm=self._ends_on_sigterm)
+        run_stdio(functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None), ends_on_sigterm=self._ends_on_sigterm)
 
-    def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
-        from trio_mcp.http.serve import RunSettings
+    def _run_network(self, transport: str, /, **arguments: Any) -> None:
+        if transport not in ("tcp", "unix"):
+            from trio_mcp.http.serve import RunSettings
 
-        refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
-        self._run_network(serve, **arguments)
-
-    def _run_network(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
-        run_network(self.info.name, serve, arguments)
+            refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
+        run_network(self.info.name, getattr(self, f"serve_{transport}"), arguments)
 
 
 def core_of(server: BaseServer) -> Core:
-    """Return the inside of a server. It is for this library, so no editor offers it among what a server can do."""
+    """Return the inside of a server. It is for this library, so no editor offers it among the methods of a server."""
     return server._core  # noqa: SLF001 - this module is its owner
 
 
 def _named(name: str | Implementation, version: str | None) -> Implementation:
-    """Return what a server says about itself, checked.
+    """Return the checked description that a server gives of itself.
 
     Raises:
         TypeError: If the name is neither a string nor an `Implementation`, or the version is given twice.
@@ -576,5 +572,5 @@ def _only_path(settings: ServeSettings, name: Literal["sse_path", "websocket_pat
 
 
 refuse_attributes(BaseServer)
-# Python names the function in its error about a missing argument, and users know this class as `Server`.
+# Python's error about a missing argument names the function, and users know this class as `Server`.
 BaseServer.__init__.__qualname__ = "Server.__init__"

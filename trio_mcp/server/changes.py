@@ -2,8 +2,8 @@
 
 Announcing a change costs the same with one listener or a thousand: it marks the topic, and a task of the run tells the
 listeners, a slice at a time. A listener whose link has room is told at once. If the link is full, the listener keeps a
-set of topics, and its own task waits for room. So what is pending for a listener is bounded by its topics, several
-changes become one notification, and a listener that does not read does not delay the others.
+set of topics, and its own task waits for room. So a listener has at most one pending notification for each topic,
+several changes become one notification, and a listener that does not read does not delay the others.
 
 Guarantee: after a change was announced, each listener of its topic gets at least one notification sent after it.
 """
@@ -41,20 +41,20 @@ LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
 Topic: TypeAlias = tuple[str, str | None]
 """The method of a notification, and the URI of its resource, or None for a list."""
 
-# Chosen: more than a person keeps an eye on, and a bound on what a server stores for one client.
+# Chosen: more than a person can keep an eye on, and a bound on the memory that one client can take.
 MAX_SUBSCRIPTIONS = 1000
 """The number of resources that one client may watch."""
 
-# Chosen: enough to make the switch between tasks cheap, few enough not to be noticed as a delay.
+# Chosen: enough to make the switch between tasks cheap, and few enough for an unnoticeable delay.
 SLICE = 64
-"""The number of listeners told in one go, before other tasks run."""
+"""The number of listeners that are told before other tasks run."""
 
 
 class Listener:
     """A recipient of change notifications: a session of the legacy era, or a ``subscriptions/listen`` request.
 
     Args:
-        send: Hands the notification of a topic to the link without waiting, and returns whether there was room.
+        send: Passes the notification of a topic to the link without waiting, and returns whether there was room.
         room: Waits until there may be room.
         spawn: Starts an async function in a task. Needed with `open`; `run` is such a task itself.
 
@@ -63,7 +63,7 @@ class Listener:
     """
 
     # The states: not open yet (everything is kept in _dirty), idle (a change is sent directly), and catching up (a task
-    # sends what is in _dirty as there is room; new changes join it, so that order is kept).
+    # sends the topics in _dirty as there is room; new changes join them, so that the order is kept).
 
     # There may be thousands, one for each client: slots keep them small.
     __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "_spawn", "topics")
@@ -77,7 +77,7 @@ class Listener:
         self.topics: set[Topic] = set()
         self._send = send
         self._room = room
-        self._dirty: dict[Topic, None] = {}  # an ordered set: what changed first is told first
+        self._dirty: dict[Topic, None] = {}  # an ordered set: the first change is told first
         self._spawn = spawn
         self._parked: trio.lowlevel.ParkingLot | None = None
         self._idle = False
@@ -95,7 +95,7 @@ class Listener:
             self._wake()
 
     def tell(self, topic: Topic) -> None:
-        """Tell the listener of a change; at once if nothing else waits and its link has room."""
+        """Tell the listener of a change, at once if nothing else waits and its link has room."""
         # The topic may have been removed since this listener was put into the slice that is being told.
         if topic not in self.topics or (self._idle and self._send(topic)):
             return
@@ -125,14 +125,14 @@ class Listener:
             # `room` passes no checkpoint if there is room: without this one, a long set would hold up the other tasks.
             await trio.lowlevel.checkpoint()
             await self._room()
-            topic = next(iter(self._dirty), None)  # gone, if it was forgotten while this waited
-            # It stays until it has been sent: without room after all, this waits again.
+            topic = next(iter(self._dirty), None)  # None if it was forgotten during the wait
+            # A topic stays until it has been sent: if there is no room after all, the loop waits again.
             if topic is not None and self._send(topic):
                 del self._dirty[topic]
 
     async def _catch_up(self) -> None:
         await self._tell_rest()
-        # No change can have come in since the set was found empty, for there was no checkpoint in between.
+        # There was no checkpoint since the set was found empty, so no change can have come in.
         self._idle = True
 
     async def run(self) -> None:
@@ -146,7 +146,7 @@ class Listener:
                 self._idle = True
                 await self._parked.park()
         finally:
-            # The request has ended, and from here on `tell` must not send anything for it.
+            # The request has ended, so `tell` must not send anything for it any more.
             self._idle = False
 
 
@@ -189,7 +189,7 @@ class Changes:
         others[listener] = None
 
     def remove(self, listener: Listener, topic: Topic) -> None:
-        """Stop notifying a listener of a topic, and drop what is pending for it."""
+        """Stop notifying a listener of a topic, and drop a pending change of it."""
         if topic not in listener.topics:
             return
         listener.topics.discard(topic)
@@ -211,7 +211,7 @@ class Changes:
     def announce(self, method: str, uri: str | None = None) -> None:
         """Notify all listeners of a topic soon. Returns at once, from any thread, even after the run."""
         topic = (method, uri)
-        # A topic without listeners is never stored. That bounds `_changed`, whatever URIs a server announces.
+        # A topic without listeners is never stored, which bounds `_changed` whatever URIs a server announces.
         if topic not in self._listeners:
             return
         try:
@@ -224,22 +224,22 @@ class Changes:
             # idempotent: Trio merges equal pending calls, so its queue can't outgrow the topics either.
             self._token.run_sync_soon(self._mark, topic, idempotent=True)
         except trio.RunFinishedError:
-            pass  # all its listeners have gone, too
+            pass  # its listeners have ended, too
 
     def _mark(self, topic: Topic) -> None:
-        if topic in self._listeners:  # again: this may run later than the check in `announce`
+        if topic in self._listeners:  # checked again, as this may run later than `announce`
             self._changed[topic] = None
             self._parked.unpark()
 
     def tell_all(self) -> None:
         """Tell listeners of all pending changes at once."""
-        # Without slices: called at the end of the run, when there is nothing left to be fair to.
+        # Slices are not needed at the end of the run, when no other task needs its turn.
         while self._changed or self._waiting:
             self._tell_some()
 
     async def run(self) -> None:
         """Tell listeners of changes, in slices; after each, other tasks get as much time as the slice took."""
-        # Half of the time at most: a server that announces changes all the time still answers requests.
+        # It takes half of the time at most, so that a server which announces changes constantly still serves requests.
         while True:
             began = trio.current_time()
             self._tell_some()
@@ -252,12 +252,12 @@ class Changes:
         left = SLICE
         while left and (self._waiting or self._changed):
             if not self._waiting:
-                # Unmarked before its listeners are told: if it changes again meanwhile, it is told again.
+                # Unmarked before its listeners are told, so that a change meanwhile is announced again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
-                # This raises no KeyError: `remove` takes a topic that loses its last listener out of `_changed`, too.
+                # This can't raise KeyError: `remove` also takes a topic that loses its last listener out of `_changed`.
                 self._waiting = list(self._listeners[self._topic])
-            some = self._waiting[-left:]  # from the end, as deleting there moves nothing
+            some = self._waiting[-left:]  # taken from the end, where deleting moves no others
             del self._waiting[-left:]
             for listener in some:
                 listener.tell(self._topic)
@@ -293,8 +293,8 @@ class Audience:
         Raises:
             McpError: If the client would watch more than `MAX_SUBSCRIPTIONS` resources with these topics.
         """
-        # Counted over all requests of the client: a thousand subscriptions/listen with one URI each cost as much as one
-        # with a thousand.
+        # All requests of the client count together: a thousand subscriptions/listen with one URI each cost as much as
+        # one with a thousand URIs.
         every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
         if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
             raise McpError(OVERLOADED, f"a client may subscribe to at most {MAX_SUBSCRIPTIONS} resources")
@@ -306,17 +306,17 @@ class Audience:
         try:
             for topic in topics:
                 self._changes.add(listener, topic)
-            if self._ending:  # it came in while the server ends: acknowledged, and answered at once
+            if self._ending:  # a request that comes while the server ends is acknowledged, and gets its result at once
                 listener.end()
             yield
         finally:
             self._forget(listener)
 
     def end(self) -> None:
-        """Let ``subscriptions/listen`` requests, also later ones, return once they have sent everything."""
+        """Let ``subscriptions/listen`` requests, including later ones, return once they have sent everything."""
         self._ending = True
         for listener in self._listeners:
-            if listener is not self._lasting:  # that one belongs to no request that could be answered
+            if listener is not self._lasting:  # that one belongs to the session, not to a request
                 listener.end()
 
     def forget_everything(self) -> None:

@@ -1,4 +1,4 @@
-"""`Context`: what a handler knows about its request, and what it can do besides returning a value; and its inside."""
+"""`Context`: the information about its request that a handler gets, and the actions that it can take."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ class Context(RequestContext, Generic[StateT]):
     Attributes:
         method: The request's method.
         params: The request's parameters, as plain data. A middleware may replace them.
-        state: What the server's lifespan yielded; None without a lifespan.
+        state: The value that the server's lifespan yielded; None without a lifespan.
         principal: On whose behalf the request is made; None if that is unknown.
-        failure: The unexpected exception of a function that the client is only told of in general, and that is logged
-            already; None if there was none. For middleware.
+        failure: The unexpected exception of a function, which has been logged and which the client sees without its
+            details; None if there was none. For middleware.
     """
 
-    # One is made for each request: slots keep that cheap.
+    # Slots keep this cheap, as each request has a context.
     __slots__ = ("failure", "principal", "state")
 
     state: StateT
-    # Any for None: where tokens are judged there always is one, and no tool there should have to rule out None.
+    # Any instead of None: where tokens are checked there is always a principal, so tools need not rule out None.
     principal: Principal | Any
     failure: Exception | None
 
     @property
     def _served(self) -> ServedContext[StateT]:
-        """This context, with what only the library uses of it."""
+        """This context, with the attributes that only the library uses."""
         assert isinstance(self, ServedContext)
         return self
 
@@ -88,7 +88,7 @@ class Context(RequestContext, Generic[StateT]):
     def session_state(self) -> dict[str, Any]:
         """A dict that lasts as long as the client's session; only the legacy era has sessions.
 
-        It is shared by all requests of the session, also those to mounted servers, and lives in this process only.
+        All requests of the session share it, including those to mounted servers. It exists in this process only.
 
         Raises:
             LocalProtocolError: If the request belongs to no session: in the modern era, and over HTTP without sessions.
@@ -103,7 +103,7 @@ class Context(RequestContext, Generic[StateT]):
 
     @property
     def _declared(self) -> ClientDeclaration:
-        # Set by the session's or exchange's intercept, before any handler sees the context.
+        # The `intercept` of the session or exchange sets it before any handler sees the context.
         assert self.client is not None
         return self.client
 
@@ -124,7 +124,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, as it declares them: untrusted. None if missing or malformed."""
-        # Parsed here and not on arrival: most handlers never look, and a malformed one must not fail a call.
+        # Parsed here and not on arrival: most handlers never look, and malformed client info must not fail a call.
         try:
             return Implementation.from_wire(self._declared.client_info)
         except ValidationError:
@@ -144,8 +144,8 @@ class Context(RequestContext, Generic[StateT]):
         """Refuse the request unless the client has declared an extension.
 
         Raises:
-            McpError: If it has not: -32021, with the extension in its data (2026-07-28 `basic/index`, Per-request
-                protocol fields).
+            McpError: If the client has not declared it: -32021, with the extension in its data (2026-07-28
+                `basic/index`, Per-request protocol fields).
         """
         if identifier not in self.client_extensions:
             raise McpError(
@@ -161,8 +161,8 @@ class Context(RequestContext, Generic[StateT]):
             capability: A dotted path, for example ``"sampling.tools"``.
 
         Raises:
-            McpError: If it has not: -32021, with the capability in its data (2026-07-28 `basic/index`, Per-request
-                protocol fields).
+            McpError: If the client has not declared it: -32021, with the capability in its data (2026-07-28
+                `basic/index`, Per-request protocol fields).
         """
         if not declares(self.client_capabilities, capability):
             from trio_mcp.server.input.questions import missing_capability
@@ -172,7 +172,7 @@ class Context(RequestContext, Generic[StateT]):
     async def notify(
         self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
     ) -> None:
-        """Send the client a notification of your own as part of this request. Does nothing after the response.
+        """Send the client a notification of your own as part of this request; do nothing after the response.
 
         A `Client` passes it to its ``on_message``. From a sync tool: ``trio.from_thread.run(ctx.notify, "…", {…})``.
 
@@ -187,7 +187,7 @@ class Context(RequestContext, Generic[StateT]):
 
         Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
         """
-        # The protocol's own notifications depend on the revision and on capabilities; those have methods that check.
+        # The protocol's own notifications depend on the revision and on capabilities, which their own methods check.
         if is_spec_method(method):
             raise ValueError(f"the protocol defines {method!r}; choose another name for your own notification")
         await self.send_notification(method, None if params is None else as_object(params, "params"), urgent=urgent)
@@ -196,7 +196,7 @@ class Context(RequestContext, Generic[StateT]):
         """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).
 
         A client of the legacy era gets messages at or above the level that it has set; by default ``"info"`` and above.
-        In the modern era the request itself must ask for log messages. Does nothing after the response.
+        In the modern era the request itself must ask for log messages. After the response, nothing is sent.
 
         From a sync tool: ``trio.from_thread.run(ctx.log, "info", "half done")``.
 
@@ -245,7 +245,7 @@ class Context(RequestContext, Generic[StateT]):
             Whether there was such a response; if not, nothing happens. Messages sent before this call still go out on
             it, later ones are kept until the client has reconnected.
         """
-        # Only the sink knows the transport: where a request has no separate stream, it returns False.
+        # Only the sink knows the transport; it returns False where a request has no separate stream.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
@@ -270,8 +270,8 @@ class Context(RequestContext, Generic[StateT]):
 
         Important:
             In the modern era a question without an answer ends the function, as a cancellation would. It runs again
-            from its start when the answer has arrived, and so does what comes before the question. So ask first, then
-            act; or wrap what must happen only once in `once`; or register the function with ``park_input=True``.
+            from its start when the answer has arrived, including everything before the question. So ask first, then
+            act; or wrap whatever must happen only once in `once`; or register the function with ``park_input=True``.
 
         Don't ask for secrets: the answer passes through the client. From a sync function:
         ``trio.from_thread.run(ctx.elicit, "Who are you?", Person)``.
@@ -288,8 +288,8 @@ class Context(RequestContext, Generic[StateT]):
 
         Awaiting it raises `McpError` if the client has not declared the capability (-32021), if its answer does not fit
         the form (-32602) and, in the legacy era, if the client responds with an error; `RequestTimeout` after
-        ``timeout`` (legacy era); and `LocalProtocolError` if the request has been answered or cancelled, or its method
-        may not ask.
+        ``timeout`` (legacy era); and `LocalProtocolError` if the request has ended or was cancelled, or its method may
+        not ask.
 
         When cancelled in the legacy era, the client is told.
         """
@@ -310,8 +310,8 @@ class Context(RequestContext, Generic[StateT]):
 
         In the modern era the function runs again from its start when the user has answered: see `elicit`.
 
-        The answer only says whether the user agreed to visit it; what happens on the page is between the user and your
-        server. Otherwise like `elicit`.
+        The answer only says whether the user agreed to visit it; the rest is between the user and your server.
+        Otherwise this is like `elicit`.
 
         Args:
             message: The reason, for the user.
@@ -325,7 +325,8 @@ class Context(RequestContext, Generic[StateT]):
 
         return ask_url(self._served, message, url, elicitation_id, key, timeout)
 
-    # One overload for each kind of tools, and two for an answer with a type: their loop is a coroutine, not a question.
+    # There is one overload for each kind of tools, and two for an answer with a type, which a loop asks for: a
+    # coroutine, not a question.
     @overload
     def sample(
         self,
@@ -385,11 +386,11 @@ class Context(RequestContext, Generic[StateT]):
 
         In the modern era the function runs again from its start when the reply has arrived: see `elicit`.
 
-        With functions as ``tools``, the model may call them. They run, at the same time if it calls several, and the
-        model is asked again with what they returned, until it replies without calling one. A function is described like
-        a tool of the server, and may take a `Context` and dependencies. A `ToolError`, invalid arguments and the name
-        of an unknown tool go back to the model. What a function returned is kept in the request's state, as with
-        `once`, so it is not called again when your function runs again.
+        With functions as ``tools``, the model may call them. They run, concurrently if it calls several, and the model
+        is asked again with their return values, until it replies without calling one. A function is described like a
+        tool of the server, and may take a `Context` and dependencies. A `ToolError`, invalid arguments and the name of
+        an unknown tool go back to the model. Return values are kept in the request's state, as with `once`, so a
+        function is not called again when yours runs again.
 
         With a ``result_type``, the model is asked until its answer fits:
         ``city = await ctx.sample("Where to?", max_tokens=100, result_type=City)``.
@@ -466,10 +467,10 @@ class Context(RequestContext, Generic[StateT]):
         from trio_mcp.server.input.questions import InputRequest
 
         for request in requests:
-            # An awaited question is an easy slip here: the mistake should not look like an error in the answer.
+            # Awaiting a question here is an easy mistake, which should not look like an error in the answer.
             if not isinstance(request, InputRequest):
                 raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
-            # Even if asking fails below: a question that was never taken warns that it was forgotten.
+            # It counts as taken even if asking fails below: otherwise it would warn that it was forgotten.
             request.take()
         return tuple(await self._served.asking.ask(requests))
 
@@ -497,7 +498,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
-        # Empty outside of a round rather than an error: a function may look here before it has asked anything.
+        # This is empty outside a round, not an error: a function may look here before it has asked anything.
         rounds = self._served.rounds
         return {} if rounds is None else rounds.responses
 
@@ -512,7 +513,7 @@ refuse_attributes(Context)
 
 
 class ServedContext(Context[StateT]):
-    """A context with what the library uses of it; handlers see a `Context`, so no editor offers them the rest.
+    """A context with the attributes that the library uses; handlers see a `Context`, so no editor offers them.
 
     Attributes:
         connection: The client that sent the request.
@@ -553,7 +554,7 @@ class ServedContext(Context[StateT]):
         Raises:
             LocalProtocolError: If the client can't be asked now.
         """
-        # Set only while a function runs that may ask; a middleware or a kept context finds None.
+        # Set only while a function that may ask runs; a middleware or a stored context finds None.
         if self.rounds is None:
             from trio_mcp.server.input.questions import no_asking
 
@@ -572,20 +573,21 @@ class ServedContext(Context[StateT]):
             settings: The settings of the mounted server.
             params: The request's parameters, with the names that the mounted server knows.
         """
-        # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
-        state = self.connection.states.get(settings)
-        context: ServedContext[Any] = ServedContext(self._incoming, self._sink, self.connection, state)
+        # Both contexts share the incoming record: cancellation, and whether there was a response, apply to both.
+        context: ServedContext[Any] = ServedContext(
+            self._incoming, self._sink, self.connection, self.connection.states.get(settings)
+        )
         context.client, context.params, context.principal = self.client, params, self.principal
         context.settings = settings
         return context
 
     def go_on_as(self, other: ServedContext[Any]) -> None:
         """Continue with another request: the one in which the client returns with the input that this one asked for."""
-        # The handler keeps its context across the rounds, but what it sends belongs to the latest request.
+        # The handler keeps its context across the rounds, but its messages belong to the latest request.
         self._incoming, self._sink, self.client = other._incoming, other._sink, other.client
-        # The same identity, or its request would have been refused, but its scopes may have changed.
+        # The identity is the same, as the request would have been refused otherwise; but its scopes may have changed.
         self.principal = other.principal
 
 
-# Python names the class in its error about a missing attribute, and users know it as `Context`.
+# Python's error about a missing attribute names the class, and users know it as `Context`.
 ServedContext.__name__ = "Context"

@@ -1,4 +1,4 @@
-"""`Core`, the inside of a server: what its runs, its transports and the command line use of it."""
+"""`Core`, the inside of a server: the part that its runs, its transports and the command line use."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Core:
 
     Attributes:
         settings: The part of the server's settings that its features need.
-        identity: What the server declares to clients: info, capabilities, instructions, revisions.
+        identity: The server's declaration to clients: info, capabilities, instructions, revisions.
         options: Limits, timeouts and hooks of each session.
         input: How functions ask for input.
         lifespan: Makes the context manager around each run; None without one.
         sealer: Makes and reads the ``requestState`` of requests that wait for input.
         dispatch: Finds the handler of a request and calls it.
-        make_context, answer: Make the context of a request, and answer it.
+        make_context, answer: Make the context of a request, and return the result for it.
         needed_scopes: Returns the scopes that a request needs.
         heard: ``async (notification, states)``, handles a client's notification and ignores an unknown one. The states
             are those that the run's lifespans yielded, keyed by the settings of their servers.
@@ -85,7 +85,7 @@ class Core:
 
     @property
     def scoped(self) -> str:
-        """Something on offer that needs scopes; empty if nothing does."""
+        """An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one."""
         return self.settings.scoped
 
     @contextlib.asynccontextmanager
@@ -94,17 +94,17 @@ class Core:
         check_on_trio()
         await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
-            if (clock := held_clock()) is not None:  # in a test: also for the threads of lifespans and async functions
+            if (clock := held_clock()) is not None:  # in a test; the threads of lifespans and async functions count too
                 stack.enter_context(clock.watching())
             states: dict[Any, Any] = {}
             # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
             # it. A lifespan may mount further servers, so look for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
-                # For servers without a lifespan, too, so that the loop visits each server once.
+                # Servers without a lifespan get an entry, too, so that the loop visits each server once.
                 states[each.settings] = None
                 if each.lifespan is not None:
                     states[each.settings] = await stack.enter_async_context(each.lifespan())
-            # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
+            # The nursery is entered last, so that its tasks are cancelled before any lifespan begins to close.
             nursery = await stack.enter_async_context(background_nursery())
             changes = Changes(self.watcher(states[self.settings]))
             run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer.get, nursery))
@@ -115,6 +115,6 @@ class Core:
             try:
                 yield run
             finally:
-                # Looked up again: further servers may have been mounted during the run, and have joined it.
+                # The family is looked up again, as servers that were mounted during the run have joined it.
                 for each in self.family():
                     each.settings.runs.discard(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 import threading
 from contextvars import ContextVar
@@ -21,6 +22,11 @@ MAX_PENDING_RECORDS = 1000
 """The number of records from other threads that one handler keeps until the event loop takes them."""
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
+
+# The protocol's levels that records of `logging` have, and the least number of each but the first. Other libraries call
+# their levels between INFO and WARNING NOTICE.
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical")
+_LEAST = (logging.INFO, logging.INFO + 1, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
 """The context of the current request, and the Trio run that serves it. Set in the request's task, and so inherited by
@@ -98,21 +104,21 @@ class McpLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if the client wants it. `logging` calls this with the handler's lock held."""
         current = CURRENT.get(None)
-        # _emitting breaks the recursion of a link that logs while it sends. A plain attribute will do: other threads
-        # can't get here, because of the lock, and within one thread nothing below waits.
+        # _emitting breaks the recursion of a link that logs while it sends. A plain attribute is enough: the lock keeps
+        # other threads out, and within one thread nothing below waits.
         if current is None or self._emitting or record.name.partition(".")[0] == "trio_mcp":
             return
         context, token = current
         self._emitting = True
         try:
-            # Formatted only if it is wanted: that is the expensive part.
+            # Formatting is the expensive part, so only records that are wanted are formatted.
             level = _level_of(record.levelno)
             if wants_log(context.client, SEVERITY[level]):
                 text = self.format(record) if self.formatter is not None else record.getMessage()
                 # A lone surrogate has no UTF-8 form and would fail the whole message.
                 text = text.encode("utf-8", "backslashreplace").decode("utf-8")
                 self._send(context, token, _params(level, text, record.name))
-        except Exception:  # as logging's own handlers do: a log call must not fail
+        except Exception:  # a log call must not fail; logging's own handlers do the same
             self.handleError(record)
         finally:
             self._emitting = False
@@ -122,7 +128,7 @@ class McpLogHandler(logging.Handler):
             here = trio.lowlevel.current_trio_token() is token
         except RuntimeError:  # a thread without an event loop
             here = False
-        # In the event loop it is handed over at once, so that log messages keep their place among notifications.
+        # In the event loop the record is sent at once, so that log messages keep their place among notifications.
         if here:
             self._hand_over(context, params)
         elif self._room.acquire(blocking=False):
@@ -135,13 +141,13 @@ class McpLogHandler(logging.Handler):
             self._drop()
 
     def _hand_over_soon(self, context: RequestContext, params: dict[str, Any]) -> None:
-        # The place is released first: it stood for one in Trio's queue, which the record has left.
+        # The record has left Trio's queue, so its place is free.
         self._room.release()
         self._hand_over(context, params)
 
     def _hand_over(self, context: RequestContext, params: dict[str, Any]) -> None:
         taken = context.send_notification_nowait("notifications/message", params)
-        # Refused for lack of room. After the response or a cancellation nothing is owed, so nothing counts as dropped.
+        # If refused, there was no room; but after the response or a cancellation a record does not count as dropped.
         if not taken and not incoming_of(context).answered and not context.cancel_scope.cancel_called:
             self._drop()
 
@@ -152,13 +158,4 @@ class McpLogHandler(logging.Handler):
 
 def _level_of(number: int) -> str:
     """Return the protocol's level for a number of `logging`, which has no notice, alert or emergency."""
-    # Custom levels between INFO and WARNING are what others call NOTICE.
-    if number >= logging.CRITICAL:
-        return "critical"
-    if number >= logging.ERROR:
-        return "error"
-    if number >= logging.WARNING:
-        return "warning"
-    if number > logging.INFO:
-        return "notice"
-    return "info" if number == logging.INFO else "debug"
+    return _LEVELS[bisect.bisect_right(_LEAST, number)]

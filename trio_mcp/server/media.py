@@ -1,4 +1,4 @@
-"""Pictures, sounds and files, as functions return them: bytes that know what kind they are."""
+"""Pictures, sounds and files that functions return: bytes with their media type."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # loaded when a function returns one of these
 
 __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_of"]
 
-# Chosen: in base64, which adds a third, it fits into a message of the default size.
+# Chosen: in Base64, which adds a third, a file of this size fits into a message of the default size.
 MAX_FILE: Final = 32 * 1024 * 1024
 """The maximum size of a file that is read for a path, in bytes."""
 
-# How files begin, from the specifications of the formats; for the usual pictures there is `image_type`.
+# The first bytes of files, from the specifications of the formats; `image_type` knows the usual pictures.
 _BEGINNINGS: Final = (
     (rb".{4}ftypavif", "image/avif"),
     (rb"II\*\0|MM\0\*", "image/tiff"),
@@ -54,7 +54,7 @@ _FORMATS: Final = {
     "plain": "text/plain",
     "text": "text/plain",
 }
-# Besides text/*: what a model can read.
+# The types that a model can read as text.
 _TEXTUAL: Final = r"text/.*|application/(?:(?:.+\+)?(?:json|xml)|javascript|toml|yaml|x-yaml|sql)"
 
 
@@ -74,23 +74,23 @@ def _size(data: bytes) -> str:
 class Image(_Media):
     """A picture that a tool, a resource or a prompt returns: ``Image(data=png)`` or ``Image("map.png")``.
 
-    A path is read here and now. So a sync function reads it in its thread; an async one should write
+    The file is read at once. So a sync function reads it in its thread; an async one should write
     ``await trio.to_thread.run_sync(Image, path)``. The path is opened as it is: if a client has chosen it, pass it
     through `safe_join` first.
 
     Args:
         path: A file to read, of 32 MiB at most.
         data: The bytes, instead of a path.
-        format: The kind: ``"png"``, or a media type such as ``"image/png"``. By default the first bytes tell it, or the
-            name of the file.
+        format: The kind: ``"png"``, or a media type such as ``"image/png"``. By default it is determined from the first
+            bytes, or from the name of the file.
 
     Attributes:
         data: The bytes.
         mime_type: The media type.
 
     Raises:
-        TypeError: If not exactly one of path and data is given, or of a wrong type.
-        ValueError: If the file is too large or no regular one, or nothing tells its kind.
+        TypeError: If not exactly one of path and data is given, or it is of the wrong type.
+        ValueError: If the file is too large or not a regular file, or its kind can't be determined.
         OSError: If the file can't be read.
     """
 
@@ -144,8 +144,8 @@ class File(_Media):
     Args:
         path: A file to read, of 32 MiB at most.
         data: The bytes, instead of a path.
-        format: The kind: ``"pdf"``, or a media type such as ``"application/pdf"``. By default the name decides,
-            the first bytes, or that the bytes are UTF-8.
+        format: The kind: ``"pdf"``, or a media type such as ``"application/pdf"``. By default it is determined from
+            the name, from the first bytes, or from whether the bytes are UTF-8.
         name: The name that the client sees; by default that of the file, without its directory.
 
     Attributes:
@@ -178,16 +178,15 @@ class File(_Media):
         """Return the file as a content block."""
         from trio_mcp.types.content import EmbeddedResource
 
-        # The name alone: a client need not know where the file lies.
-        contents = contents_of(self, f"file:///{quote(self.name)}")
-        return EmbeddedResource(resource=contents)
+        # The URI has only the name: a client need not know where the file is.
+        return EmbeddedResource(resource=contents_of(self, f"file:///{quote(self.name)}"))
 
 
 MEDIA: Final = (Image, Audio, File)
 
 
 def block_of(value: Image | Audio | File | bytes) -> ImageContent | AudioContent | EmbeddedResource | TextContent:
-    """Return a value as a content block; plain bytes as what they look like."""
+    """Return a value as a content block; the kind of plain bytes is guessed."""
     if isinstance(value, bytes):
         kind = _kind_by_beginning(value) or ""
         if kind.startswith("image/"):
@@ -225,7 +224,7 @@ def _bytes_of(path: str | os.PathLike[str] | None, data: bytes | None, what: str
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"the data of {what} must be bytes, got {type(data).__name__}")
         return bytes(data)
-    # First, as opening a pipe would wait for its other end.
+    # This comes first, as opening a pipe would wait for its other end.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{os.fspath(path)!r} is not a regular file")
     with open(path, "rb") as file:
@@ -240,11 +239,11 @@ def _kind_within(family: str, path: str | os.PathLike[str] | None, data: bytes, 
     if format is not None:
         known = _FORMATS.get(format.lower()) or _kind_by_name(f"_.{format}") or ""
         return known if known.startswith(f"{family}/") else format if "/" in format else f"{family}/{format.lower()}"
-    # The bytes before the name: a model's API refuses a picture that is not what it is said to be.
+    # The bytes count more than the name: a model's API refuses a picture whose declared type is wrong.
     for kind in (_kind_by_beginning(data), path and _kind_by_name(path)):
         if kind and kind.startswith(f"{family}/"):
             return kind
-    raise ValueError(f"nothing tells what kind of {family} this is; pass format=…")
+    raise ValueError(f"can't determine what kind of {family} this is; pass format=…")
 
 
 def _kind_of_file(name: str, data: bytes, format: str | None) -> str:

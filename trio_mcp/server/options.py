@@ -1,4 +1,4 @@
-"""The arguments of a server besides its name."""
+"""The arguments of a server other than its name."""
 
 import contextlib
 import inspect
@@ -28,7 +28,7 @@ def _check_lifespan(name: str, value: object) -> None:
 
 def _check_middleware(name: str, value: Sequence[object]) -> None:
     for each in value:
-        # A class: its parentheses were forgotten.
+        # A class means that its parentheses were forgotten.
         if not callable(each) or isinstance(each, type) or not accepts(each, 2):
             raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
 
@@ -52,8 +52,8 @@ class ProxyOptions(TypedDict, total=False):
         lists: The pages of lists, and how long clients may cache them.
         input: How functions ask for input: keys and limits.
         principal: ``(context) -> principal``, called for each request before its handler: on whose behalf the request
-            is made. Returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
-            `Context.principal`; a request that asks for input can only be resumed by the same one. If the function
+            is made. It returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
+            `Context.principal`; only the same principal can resume a request that asks for input. If the function
             raises, the request fails.
         options: Limits, timeouts and hooks of each session.
     """
@@ -70,7 +70,7 @@ class ProxyOptions(TypedDict, total=False):
 
 
 class ServerOptions(ProxyOptions, total=False):
-    """The arguments of a `Server` besides its name: those of `ProxyOptions`, and these.
+    """The arguments of a `Server` other than its name: those of `ProxyOptions`, and these.
 
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
@@ -78,8 +78,9 @@ class ServerOptions(ProxyOptions, total=False):
         extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
         functions: How many synchronous functions run at once.
         visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
-            a request lists or names: whether it exists for this client. If not, it is left out of lists, and naming it
-            is answered as for an unknown name. If the function raises, the entry is hidden and the exception logged.
+            a request lists or names: whether it exists for this client. If not, it is left out of lists, and a request
+            that names it fails as for an unknown name. If the function raises, the entry is hidden and the exception
+            logged.
     """
 
     lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]

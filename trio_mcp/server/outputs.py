@@ -14,6 +14,8 @@ from pydantic_core import to_json, to_jsonable_python
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
+from trio_mcp.errors import McpError, ToolError
+from trio_mcp.server.functions.function import single
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
 from trio_mcp.server.functions.structure import Structure, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
@@ -24,9 +26,18 @@ if TYPE_CHECKING:
     from trio_mcp.schema.validator import SchemaValidator
     from trio_mcp.types.tool_messages import CallToolResult
 
-__all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result", "wrapped_as"]
+__all__ = [
+    "NAME",
+    "Output",
+    "OutputError",
+    "describes_object",
+    "failure_result",
+    "read_output",
+    "text_result",
+    "wrapped_as",
+]
 
-# `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
+# `server/tools`, section Tool Names: only a SHOULD since 2025-11-25, but other clients enforce it.
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -35,7 +46,7 @@ _SCALARS = (int, float, str, bool)
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
 
 
-# Few tools return models of the protocol, and making these takes a twentieth of a server's start.
+# Few tools return models of the protocol, and making these takes a twentieth of the time that a server needs to start.
 @functools.cache
 def _blocks() -> tuple[type[WireModel], ...]:
     from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
@@ -63,7 +74,7 @@ def _is_block(value: Any) -> bool:
 
 
 class OutputError(Exception):
-    """The tool returned something other than it declares: a fault in the server, not in the call."""
+    """The tool returned something that it does not declare: a fault in the server, not in the call."""
 
 
 @attrs.frozen
@@ -74,7 +85,8 @@ class Output:
         schema: The output schema; None if results have no structured content.
         wrapped: Whether values are not objects, and so are sent as ``{"result": value}``.
         _to_json_data: Validates a return value and turns it into JSON data; None without structured content.
-        _to_content: Validates a return value and returns what becomes a block each; None if nothing is declared.
+        _to_content: Validates a return value and returns the values that become one block each; None if nothing is
+            declared.
         _validator: Returns the validator of the schema; compiled on first use.
     """
 
@@ -122,8 +134,7 @@ class Output:
                 raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
             if (problem := self._validator().problem(value.structured_content)) is not None:
                 raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
-        any_json = rules_of(revision).any_structured_content
-        if not any_json and type(result.get("structuredContent", {})) is not dict:
+        if type(result.get("structuredContent", {})) is not dict and not rules_of(revision).any_structured_content:
             del result["structuredContent"]
         result["content"] = [downgraded_block(block, revision) for block in result["content"]]
         return result
@@ -154,18 +165,18 @@ def read_output(
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = _validator_of(explicit_schema)
-        # Never wrapped: the author's schema describes the unwrapped value.
+        # This output is never wrapped, as the author's schema describes the unwrapped value.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
     if structured and (returns is inspect.Signature.empty or _is_content(returns)):
-        raise TypeError(f"{what} has structured_output=True, so it needs a return type, one that is not content")
-    if returns in _UNDECLARED and not structured:  # nothing to promise, so whatever it returns becomes content
+        raise TypeError(f"{what} has structured_output=True, so it needs a return type that is not content")
+    if returns in _UNDECLARED and not structured:  # nothing is declared, so any return value becomes content
         return Output(None)
     if _is_content(returns):
         return Output(None, to_content=_declared_content(returns))
     subject, wanted = f"{what}: the return type", options.structured_output if structured is None else structured
     try:
         return _shared(kind_of(returns, models=True), wanted, options.inline_definitions)
-    except (Unclear, TypeError):  # a TypeError is raised once more below, with the name of the tool
+    except (Unclear, TypeError):  # a TypeError is raised again below, with the name of the tool
         pass
     return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
 
@@ -184,7 +195,7 @@ def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool 
 
     def to_content(value: Any) -> list[Any]:
         items = _items(value)
-        # A type such as `list` has room for blocks.
+        # A type such as `list` may contain blocks.
         return items if any(map(_is_block, items)) else _items(to_json_data(value))
 
     return Output(None, to_content=to_content)
@@ -244,7 +255,7 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
 
 
 def _declared_content(returns: Any) -> Callable[[Any], list[Any]]:
-    # On first use, because building this validator takes longer than the rest of registering a tool.
+    # Built on first use, because building this validator takes longer than the rest of registering a tool.
     @functools.cache
     def validate() -> Callable[[Any], Any]:
         return TypeAdapter(returns).validator.validate_python
@@ -260,7 +271,7 @@ def _declared_content(returns: Any) -> Callable[[Any], list[Any]]:
 
 def _is_content(returns: Any) -> bool:
     """Return whether a type consists of content blocks, which are sent as content and need no output schema."""
-    if hasattr(returns, "__value__"):  # a type alias: typing and typing_extensions each have a class for them
+    if hasattr(returns, "__value__"):  # a type alias, of typing or of typing_extensions
         return _is_content(returns.__value__)
     origin = get_origin(returns)
     if origin is None:
@@ -283,7 +294,7 @@ def describes_object(schema: dict[str, Any]) -> bool:
 
 
 def wrapped_as(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with one property, of which this is the schema."""
+    """Return the schema of an object whose only property has this schema."""
     # Definitions must stay at the root, as references begin with "#/$defs/".
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "$defs"}
@@ -295,7 +306,8 @@ def _items(value: Any, declared: bool = False) -> list[Any]:
     if value is None:
         # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
-    # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
+    # A list becomes several blocks only if it is declared or found to contain some; otherwise it is data: one JSON
+    # text.
     if isinstance(value, (list, tuple)) and (declared or any(map(_is_block, value))):
         return list(value)
     return [value]
@@ -321,7 +333,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json_text(data: Any) -> str:
-    """Return structured content as text: a string as it is, anything else as JSON."""
+    """Return structured content as text: a string unchanged, anything else as JSON."""
     try:
         if type(data) is str:
             if not data.isascii():
@@ -347,3 +359,28 @@ def _text(text: str) -> dict[str, Any]:
 def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
     """Return the wire form of a result with one text block."""
     return {"content": [_text(text)], "isError": is_error}
+
+
+def failure_result(
+    name: str, exc: Exception, context: Any, describe: Callable[[Any, str, Exception, type[Exception]], str]
+) -> dict[str, Any]:
+    """Return the wire form of the result for an exception of a tool's function.
+
+    Args:
+        name: The tool's name.
+        exc: The exception.
+        context: The context of the function.
+        describe: See `FeatureSettings.describe_failure`.
+
+    Raises:
+        McpError: If the exception is one.
+    """
+    # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the tool,
+    # about which the client learns no more than the server allows.
+    exc = single(exc)
+    if isinstance(exc, McpError):
+        raise exc
+    told = str(exc)
+    if not isinstance(exc, ToolError):
+        told = describe(context, f"the tool {name!r} failed", exc, OutputError)
+    return text_result(told, is_error=True)

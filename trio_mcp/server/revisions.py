@@ -20,8 +20,8 @@ def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
 
 def downgraded_block(block: dict[str, Any], revision: str) -> dict[str, Any]:
     """Return a content block, or a text block in its place if the revision does not define its type."""
-    # Text instead of dropping it: the model on the other side should learn that there was something. A resource link
-    # still has its URI, which a client may be able to read.
+    # The block becomes text instead of being dropped, so that the model on the other side learns that there was
+    # something. A resource link still has its URI, which a client may be able to read.
     if block["type"] not in rules_of(revision).no_content:
         return block
     text = (
@@ -39,7 +39,7 @@ def _prune(model: WireModel, wire: dict[str, Any], revision: str) -> None:
         if isinstance(value, WireModel):
             _prune(value, wire[wire_name], revision)
         elif isinstance(value, list):
-            # The dump has the same shape as the model, so both can be walked in step.
+            # The wire form has the same shape as the model, so both can be walked in step.
             for item, plain in zip(value, wire[wire_name], strict=True):
                 if isinstance(item, WireModel):
                     _prune(item, plain, revision)

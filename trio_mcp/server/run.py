@@ -31,9 +31,10 @@ class Run:
 
     Attributes:
         served: The server.
-        states: What the lifespans of the server and of those mounted in it yielded, keyed by their settings; None
-            without a lifespan.
-        nursery: For tasks that outlive a request or a session, but not the run. Cancelled before the lifespan ends.
+        states: The states that the lifespans of the server and of those mounted in it yielded, keyed by their settings;
+            None without a lifespan.
+        nursery: For tasks that outlive a request or a session, but not the run. It is cancelled before the lifespan
+            ends.
         changes: Notifies clients of changes.
         input: The shared state for asking clients for input.
         connections: The sessions that are open.
@@ -64,16 +65,17 @@ class Run:
         return exchange
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServedSession:
-        """Make a session that is fed its messages; it is in `connections` from its `begin` to its `finish`."""
-        # (None, sink): there is nothing to read from; the HTTP session feeds each message of a POST to it.
+        """Make a session that is fed its messages, and is in `connections` from its `begin` to its `finish`."""
+        # None, because there is no channel to read from: the HTTP session feeds each message of a POST to it.
         return ServedSession(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
 
-        When cancelled, it answers open ``subscriptions/listen`` requests, then cancels handlers and closes the link.
+        When cancelled, it responds to open ``subscriptions/listen`` requests, then cancels handlers and closes the
+        link.
         """
-        # The one connection below and not all of the run: other links are served on when this one is cancelled.
+        # Only the connection below is ended: other links of the run are still served when this one is cancelled.
         connection = ServedSession(self, link)
         async with self.ending_gracefully([connection]):
             await self._serve(connection)
@@ -87,8 +89,8 @@ class Run:
             opening: Opens the link.
             opened: Called with the session when the link is open.
         """
-        # The link's own tasks (its reader and its writer) live inside `opening`. Cancelled together with the session,
-        # they could not write the last results any more; so only the inner block is cancelled.
+        # The link's own tasks (its reader and its writer) run inside `opening`. If they were cancelled together with
+        # the session, they could not write the last results; so only the inner block is cancelled.
         block = trio.CancelScope()
         served: list[ServedSession] = []
         async with self.ending_gracefully(served, block), opening as link:
@@ -103,7 +105,7 @@ class Run:
         try:
             async with connection:
                 await connection.wait_closed()
-        finally:  # here, so that statistics and changes never see a session that has ended
+        finally:  # statistics and changes must never see a session that has ended
             connection.audience.forget_everything()
             self.connections.discard(connection)
 
@@ -111,14 +113,14 @@ class Run:
     async def ending_gracefully(
         self, connections: Collection[ServedSession] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
-        """Delay cancellation of a block until open ``subscriptions/listen`` requests have been answered.
+        """Delay cancellation of a block until open ``subscriptions/listen`` requests have got their responses.
 
         Args:
-            connections: The clients whose requests are answered; None for all.
+            connections: The clients whose requests are ended; None for all.
             inner: The scope to cancel then instead of the whole block, so that the link around it can still flush.
         """
-        # The block is shielded, and a task outside the shield turns a cancellation into the answers and then into a
-        # cancellation of the block.
+        # The block is shielded. When cancelled, a task outside the shield first sends the responses, and then cancels
+        # the block.
         async with background_nursery() as nursery:
             with trio.CancelScope(shield=True) as whole:
                 nursery.start_soon(self._await_cancellation, connections, whole, inner or whole)
@@ -131,18 +133,18 @@ class Run:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by background_nursery at the end of the block
             clients = self.clients if connections is None else connections
-            # Looked at before they end, as no client has a listener afterwards.
+            # Collected before the listeners end, as no client has one afterwards.
             ending = [client for client in clients if client.has_listeners]
             with trio.CancelScope(shield=True):  # bounded: each client has a deadline of close_grace seconds
                 await self.end_listening(connections)
-            # Without a listener nothing was sent that would have to be flushed: cancel the link as well, at once.
+            # If there was no listener, nothing needs to be flushed: the link is cancelled at once as well.
             (block if ending else whole).cancel("the server ends")
 
     async def end_listening(self, connections: Collection[ServedSession] | None = None) -> None:
-        """Send listeners all remaining changes, and answer their ``subscriptions/listen``; within ``close_grace``."""
-        # Not left to the task that usually does this: what cancels the server has cancelled that as well.
+        """Send listeners all remaining changes, and end their requests, within ``close_grace`` seconds."""
+        # The task that usually does this has been cancelled together with the server.
         self.changes.tell_all()
-        # All at the same time: each may take `close_grace` seconds, which must not add up.
+        # The clients end concurrently: each may take `close_grace` seconds, which must not add up.
         async with trio.open_nursery() as nursery:
             for client in self.clients if connections is None else connections:
                 nursery.start_soon(client.end_listening)

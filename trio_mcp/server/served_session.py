@@ -35,7 +35,7 @@ __all__ = ["Permit", "ScopesMissing", "Served", "ServedSession", "SharedByClient
 
 # Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
-"""The limit of pages that a client was asked to visit and that are not yet reported complete (2025-11-25)."""
+"""The maximum number of pages that a client was asked to visit and that are not yet complete (2025-11-25)."""
 
 
 class Served(Protocol):
@@ -78,13 +78,13 @@ class ScopesMissing(McpError):
     """A request needs scopes that its token does not have.
 
     Attributes:
-        refusal: What the HTTP response says, where nothing has been sent yet.
+        refusal: The HTTP response, where nothing has been sent yet.
     """
 
     def __init__(self, refusal: Refusal) -> None:
         error = refusal.error.error
         super().__init__(error.code, error.message, error.data)
-        self.args = (refusal,)  # what a copy is made of
+        self.args = (refusal,)  # copying an exception passes these to __init__
         self.refusal = refusal
 
 
@@ -94,7 +94,7 @@ class ServedSession(ServerSession):
     Args:
         run: The run of the server.
         link: The channels to read from and write to; or None and a sink, if messages are fed to the session.
-        lasting: Whether messages can still reach the client after its request has been answered.
+        lasting: Whether messages can still reach the client after the response to its request.
 
     Attributes:
         states: The states that the lifespans yielded, keyed by the settings of their servers.
@@ -103,7 +103,7 @@ class ServedSession(ServerSession):
         trio_token: The token of the Trio run that the session belongs to.
         audience: The listeners of the client.
         ending: Whether further requests are refused, because the server ends.
-        session_state: What functions keep for the session: see `Context.session_state`.
+        session_state: The data that functions keep for the session: see `Context.session_state`.
     """
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
@@ -130,7 +130,7 @@ class ServedSession(ServerSession):
     # The hooks of the session pass everything on to the server, which knows nothing of sessions.
 
     async def received_request(self, context: RequestContext) -> Any:
-        # Not ignored: a client that is told may send the request elsewhere, since it was not carried out.
+        # The refusal tells the client that the request was not carried out, so it may send it elsewhere.
         if self.ending:
             raise McpError(OVERLOADED, "the server is ending, and takes no further requests", {"ending": True})
         return await self._served.answer(context)
@@ -151,7 +151,7 @@ class ServedSession(ServerSession):
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
 
-    # For a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
+    # These two are for a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
 
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
@@ -166,8 +166,8 @@ class ServedSession(ServerSession):
 
     def note_elicitation(self, elicitation_id: str) -> None:
         """Remember that this client is asked to visit a page, so that only it is told of the completion."""
-        # The specification has completions go only to the client that was asked (2025-11-25 `client/elicitation`,
-        # Completion Notifications for URL Mode Elicitation).
+        # A completion may only go to the client that was asked (2025-11-25 `client/elicitation`, Completion
+        # Notifications for URL Mode Elicitation).
         self._elicitations[elicitation_id] = None
         if len(self._elicitations) > MAX_ELICITATIONS:
             del self._elicitations[next(iter(self._elicitations))]
@@ -177,13 +177,13 @@ class ServedSession(ServerSession):
         try:
             self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
-            pass  # all its clients have gone, too
+            pass  # all its clients have disconnected, too
 
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
-            # Before it is sent, which may take a while: a second call for the same page must send nothing.
+            # Sending may take a while, and a second call for the same page must send nothing: so this comes first.
             del self._elicitations[elicitation_id]
-            # In a task, as sending waits while the client is slow to read.
+            # It is sent in a task, as sending waits while the client is slow to read.
             self._nursery.start_soon(self._send_completion, elicitation_id)
 
     async def _send_completion(self, elicitation_id: str) -> None:
@@ -194,23 +194,24 @@ class ServedSession(ServerSession):
 
     def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
         """Send a log message that belongs to no request, if this legacy-era session wants it and has room."""
-        # Dropped for lack of room rather than waited for: the caller has no request that it could hold up.
+        # Without room the message is dropped: there is no request that could wait for it.
         if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
             self._sink.put(SessionMessage(Notification("notifications/message", params)))
 
     # --- notifications of changes --------------------------------------------------------------------------------
 
     def _opened(self) -> None:
-        # There is no subscription to lists in the legacy era: each session gets what its handshake has declared.
+        # The legacy era has no subscriptions to lists: each session gets the notifications that its handshake declared.
         for method in LIST_CHANGES:
             self._hear(method)
 
     def _note(self, notification: Notification) -> None:
-        # First, as it decides whether the notification counts: `initialized` stays unset if there was no handshake.
+        # This comes first, as it decides whether the notification counts: without a handshake, `initialized` stays
+        # unset.
         super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
-            # Until now the server must not send notifications other than log messages (2025-11-25 `basic/lifecycle`,
-            # Initialization); changes since `initialize` wait in the listener.
+            # Before this, the server must not send notifications other than log messages (2025-11-25
+            # `basic/lifecycle`, Initialization); changes since `initialize` wait in the listener.
             self._announcing = True
             self.listener.open()
 
@@ -239,8 +240,7 @@ class ServedSession(ServerSession):
 
     def _hear(self, method: str, uri: str | None = None) -> None:
         """Notify the session of a topic, unless it must not get such notifications."""
-        # The handshake decides: the revision that it has negotiated, and the capabilities that the server declared in
-        # it.
+        # This depends on the handshake: the negotiated revision, and the capabilities that the server declared.
         try:
             self._check_outgoing(method)
         except LocalProtocolError:
@@ -254,7 +254,7 @@ class ServedSession(ServerSession):
 
     def _send_change(self, topic: Topic) -> bool:
         method, uri = topic
-        # The listener keeps the topic then, and its own task waits for room: telling the other listeners must not wait.
+        # Without room, the listener keeps the topic and its own task waits: the other listeners must not be delayed.
         if not self._sink.has_room:
             return False
         # There is room, so this neither waits nor exceeds the bound of the sink.
@@ -272,7 +272,7 @@ class ServedSession(ServerSession):
         return self._peer.listening_count > 0
 
     async def end_listening(self) -> None:
-        """Answer every open ``subscriptions/listen`` (`basic/patterns/subscriptions`, Graceful Closure).
+        """Respond to every open ``subscriptions/listen`` (`basic/patterns/subscriptions`, Graceful Closure).
 
         Wait up to ``close_grace`` seconds for the client to take the remaining notifications and the results, even when
         cancelled.
@@ -283,8 +283,8 @@ class ServedSession(ServerSession):
         # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
         # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
-            # It waits for both: a handler that ends only hands its result over, and the link may be cancelled once this
-            # returns.
+            # It waits for the handlers and for the link: a handler that ends only passes its result to the link, which
+            # may be cancelled once this returns.
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 
@@ -294,13 +294,13 @@ class SingleRequest:
 
     Args:
         run: The run of the server.
-        sink: Where all messages of the request go.
+        sink: The sink for all messages of the request.
         incoming: The request.
         client: The client's declaration from the request, already checked.
 
     Attributes:
         states, input, permit, trio_token: As in `ServedSession`.
-        refusal: What the HTTP response says instead of an error, if nothing has been sent yet.
+        refusal: The HTTP response to send instead of an error, if nothing has been sent yet.
     """
 
     refusal: Refusal | None = None
@@ -323,8 +323,8 @@ class SingleRequest:
         return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        # The rules of HTTP have already checked what the request declares. server/discover is answered here, as every
-        # server has it and no middleware or handler is involved.
+        # The rules of HTTP have already checked the declaration in the request. server/discover is handled here, as
+        # every server has it and no middleware or handler is involved.
         context.client = self._client
         return self._served.identity.discover(self._client) if context.method == "server/discover" else None
 
@@ -358,7 +358,7 @@ class SingleRequest:
         return 0 if self._audience is None else self._audience.waiting
 
     def statistics(self) -> SessionStatistics:
-        """Return the same statistics as a session; what a single request can't have is 0."""
+        """Return the same statistics as a session; counts that a single request can't have are 0."""
         from trio_mcp.session.statistics import SessionStatistics
 
         incoming = self._incoming
@@ -381,9 +381,9 @@ class SingleRequest:
         return self._incoming.running and facts_of(self._incoming.request.method).lasting
 
     async def end_listening(self) -> None:
-        """Answer a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
+        """Respond to a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
         self.audience.end()
         if self.has_listeners:
-            # This is like a session's: it runs while the server is being cancelled, and the client may not be reading.
+            # As for a session, this runs while the server is being cancelled, and the client may not be reading.
             with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()

@@ -42,7 +42,7 @@ class Server(BaseServer):
 
     Args:
         name: The server's name, for programs; or a `types.Implementation`, which also has a title, a description, a
-            page to read more on, icons (each an https: or data: URI) and the version.
+            website, icons (each an https: or data: URI) and the version.
         settings: The other arguments: those of `ServerOptions`, such as ``instructions`` and ``lifespan``.
 
     Raises:
@@ -51,7 +51,7 @@ class Server(BaseServer):
 
     def _make_features(self) -> Iterable[Feature]:
         self._tools = ToolFeature(self._core.settings)
-        # Most servers offer nothing but tools, and the rest takes a tenth of their start.
+        # Most servers offer only tools, and loading the rest would take a tenth of the time that they need to start.
         add = self._core.dispatch.add
         self._resources = Deferred(self._make_resources, add, _RESOURCE_METHODS)
         self._prompts = Deferred(self._make_prompts, add, ("prompts/list", "prompts/get"))
@@ -61,7 +61,7 @@ class Server(BaseServer):
         self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self._core.dispatch))
         self._mounts = Deferred(self._make_mounts)
         if self._core.settings.extensions:
-            self._custom.get()  # which declares them
+            self._custom.get()  # this feature declares them
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
         return (*ordered, LoggingFeature(), self._listening)
@@ -115,24 +115,23 @@ class Server(BaseServer):
     def _input_schema(self, tool: str) -> dict[str, Any] | None:
         # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
         found = self._tools.registry.get(tool)
-        # Not before it is known whether the client may know the tool; the feature compares them itself then.
+        # Whether a client may know of a filtered tool is decided later, so the feature itself compares them.
         return None if found is None or found.filtered else found.definition.input_schema
 
     def _counts(self) -> dict[str, int]:
-        counts = super()._counts() | {"tools": len(self._tools.registry)}
-        if self._resources.made is not None:
-            counts["resources"] = len(self._resources.made.registry)
-            counts["resource_templates"] = len(self._resources.made.templates)
-        if self._prompts.made is not None:
-            counts["prompts"] = len(self._prompts.made.registry)
-        if self._completion.made is not None:
-            counts["completions"] = len(self._completion.made)
-        return counts
+        resources, prompts = self._resources.made, self._prompts.made
+        return {
+            "tools": len(self._tools.registry),
+            "resources": 0 if resources is None else len(resources.registry),
+            "resource_templates": 0 if resources is None else len(resources.templates),
+            "prompts": 0 if prompts is None else len(prompts.registry),
+            "completions": 0 if self._completion.made is None else len(self._completion.made),
+        }
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
-    # The overloads are for users' type checkers: a decorated function keeps its type, in both spellings. The one
-    # implementation behind them takes anything, and checks it at run time.
+    # The overloads are for type checkers: a decorated function keeps its type, in both spellings. The implementation
+    # takes anything, and checks it at run time.
 
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
@@ -145,7 +144,7 @@ class Server(BaseServer):
 
         Write ``@server.tool`` or ``@server.tool(title=…)``, with the arguments of `add_tool`.
         """
-        refuse_unknown(Server.tool, details, ToolDetails)  # now, and not only when the decorator is applied
+        refuse_unknown(Server.tool, details, ToolDetails)  # at once, and not only when the decorator is applied
         return _registering(function, self.add_tool, "tool", details)
 
     def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
@@ -154,8 +153,8 @@ class Server(BaseServer):
         The type hints become the schemas of the arguments and the result. The docstring becomes the description; its
         parameter entries go into the schema, its ``Raises:`` section is left out. Arguments are validated in pydantic's
         lax mode (``"5"`` is an int); extra ones are refused. An async function runs in the event loop, any other in a
-        thread. When a call is cancelled, so is an async function. A thread can't be cancelled: it is left to run to its
-        end, and counts against ``max_sync_threads`` until then.
+        thread. When a call is cancelled, so is an async function. A thread can't be cancelled: it runs to its end, and
+        counts against ``max_sync_threads`` until then.
 
         Args:
             function: The function, sync or async. The server fills a parameter annotated with `Context`.
@@ -179,26 +178,26 @@ class Server(BaseServer):
     def notify_tools_changed(self) -> None:
         """Notify clients that the list of tools has changed. `add_tool` and `remove_tool` do this themselves.
 
-        Meant for servers that build the list elsewhere, in a middleware for example. Returns at once, from any thread.
-        Several changes in a row may become one notification.
+        This is for servers that build the list elsewhere, for example in a middleware. It returns at once, from any
+        thread. Several changes in a row may become one notification.
         """
         self._tools.notify_changed()
 
     # --- resources -----------------------------------------------------------------------------------------------
 
     def resource(self, uri: str, **details: Unpack[ResourceDetails]) -> Callable[[FunctionT], FunctionT]:
-        """Offer what a function returns as a resource, and return the function unchanged.
+        """Offer the return value of a function as a resource, and return the function unchanged.
 
         Write ``@server.resource("config://app")`` or ``@server.resource("files://{+path}")``, with the arguments of
         `add_resource`.
         """
-        if not isinstance(uri, str):  # @server.resource without parentheses: the function has landed here
+        if not isinstance(uri, str):  # @server.resource without parentheses passes the function here
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
         _check_resource(Server.resource, details)
         return _decorator(lambda function: self.add_resource(uri, function, **details))
 
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
-        """Offer what a function returns as a resource, or as many resources if the URI is a template.
+        """Offer the return value of a function as a resource, or as many resources if the URI is a template.
 
         Reading a URI calls the function registered for exactly this URI, or else that of the first template that
         matches. The template's variables become arguments; a URI whose values don't fit the type hints does not match.
@@ -229,7 +228,7 @@ class Server(BaseServer):
             KeyError: If there is no resource or template with this URI.
         """
         self._resources.get().remove(uri)
-        # Otherwise a template added under the same URI later would inherit them. Likewise for prompts.
+        # Otherwise a template that is added later under the same URI would inherit them. The same applies to prompts.
         self._completion.get().forget("ref/resource", uri)
 
     def notify_resources_changed(self) -> None:
@@ -256,7 +255,7 @@ class Server(BaseServer):
 
         Write ``@server.prompt`` or ``@server.prompt(title=…)``, with the arguments of `add_prompt`.
         """
-        _check_prompt(Server.prompt, details)  # now, and not only when the decorator is applied
+        _check_prompt(Server.prompt, details)  # at once, and not only when the decorator is applied
         return _registering(function, self.add_prompt, "prompt", details)
 
     def add_prompt(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
@@ -266,8 +265,7 @@ class Server(BaseServer):
         Clients send strings. Each is validated against the parameter's type hint in pydantic's lax mode (``"5"`` is an
         int, ``"true"`` a bool). If that fails, it is parsed as JSON, and the value is used if the hint allows its type.
         Extra arguments are refused. An async function runs in the event loop, any other in a thread, which counts
-        against ``max_sync_threads``. When a request is cancelled, so is an async function; a thread is left to run to
-        its end.
+        against ``max_sync_threads``. When a request is cancelled, so is an async function; a thread runs to its end.
 
         The function returns a string or a content block (one user message), a `types.PromptMessage`, a list of these,
         or a `types.GetPromptResult`. An exception other than `McpError` is logged, and the client gets -32603.
@@ -322,8 +320,8 @@ class Server(BaseServer):
         filled in, a dict of strings (clients send it since 2025-06-18). It returns the suggestions, best first: a list
         or tuple of strings, or a `types.Completion`. If there are more than 100, the client gets the first 100 and the
         total. An async function runs in the event loop, any other in a thread, which counts against
-        ``max_sync_threads``. When a request is cancelled, so is an async function; a thread is left to run to its end.
-        An exception other than `McpError` is logged, and the client gets -32603.
+        ``max_sync_threads``. When a request is cancelled, so is an async function; a thread runs to its end. An
+        exception other than `McpError` is logged, and the client gets -32603.
 
         A prompt argument whose type hint lists its values (an Enum, a Literal, a bool) needs no such function; if it
         has one, the function decides. Removing a prompt or a template removes its completions.
@@ -345,7 +343,7 @@ class Server(BaseServer):
     def method(
         self, name: str, *, params: Model | None = None, result: Model | None = None, extension: str | None = None
     ) -> Callable[[FunctionT], FunctionT]:
-        """Let a function answer a method of your own, and return it unchanged.
+        """Let a function handle a method of your own, and return it unchanged.
 
         Write ``@server.method("com.example/measure", params=Area, result=Size)``; see `add_method`.
         """
@@ -362,13 +360,13 @@ class Server(BaseServer):
         result: Model | None = None,
         extension: str | None = None,
     ) -> None:
-        """Let a function answer a method that the protocol does not define, in both eras.
+        """Let a function handle a method that the protocol does not define, in both eras.
 
         The function gets the parameters and the request's `Context`; further parameters may be dependencies. It returns
         a model, a mapping, or None for an empty result. Middleware runs around it. An async function runs in the event
         loop, any other in a thread, which counts against ``max_sync_threads``. When a request is cancelled, so is an
-        async function; a thread is left to run to its end. An exception other than `McpError` is logged, and the client
-        gets -32603.
+        async function; a thread runs to its end. An exception other than `McpError` is logged, and the client gets
+        -32603.
 
         Args:
             name: The method. Names of an extension usually begin with its prefix: ``"com.example/measure"``.
@@ -419,9 +417,9 @@ class Server(BaseServer):
     def enable(
         self, *which: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None, **unknown: Never
     ) -> None:
-        """Offer again what was disabled, and notify clients: the reverse of `disable`, with the same arguments.
+        """Offer disabled entries again, and notify clients: the reverse of `disable`, with the same arguments.
 
-        What a mounted server has disabled stays so.
+        Entries that a mounted server has disabled stay disabled.
         """
         refuse_unknown(Server.enable, unknown)
         self._switch(True, which, tags, kind)
@@ -431,18 +429,18 @@ class Server(BaseServer):
     ) -> None:
         """Stop offering tools, resources and prompts for a while, and notify clients. Callable from any thread.
 
-        Write ``server.disable("delete_all")`` or ``server.disable(tags={"admin"})``. To clients it is as if they had
+        Write ``server.disable("delete_all")`` or ``server.disable(tags={"admin"})``. For clients it is as if they had
         been removed; here they keep their names and their places. Running calls continue. Later additions are not
-        affected, whatever their tags: pass them ``enabled=False``.
+        affected, whatever their tags; add those with ``enabled=False``.
 
         Args:
             which: Names of tools and prompts, URIs of resources, and URI templates.
-            tags: Tags: everything that has at least one of them is meant.
+            tags: Tags; everything that has at least one of them is disabled.
             kind: ``"tool"``, ``"resource"``, ``"template"`` or ``"prompt"``, to leave out the others.
 
         Raises:
             TypeError: If not exactly one of names and tags is given.
-            KeyError: If nothing has one of the names; nothing changes then.
+            KeyError: If there is nothing of one of the names; nothing changes then.
         """
         refuse_unknown(Server.disable, unknown)
         self._switch(False, which, tags, kind)
@@ -498,7 +496,7 @@ class Server(BaseServer):
             TypeError: If ``other`` is not a server, or is a proxy.
             ValueError: If the prefix is invalid, the server is already mounted here or would contain itself, both have
                 something of the same name or URI, or it has an extension that this server does not declare. Nothing is
-                mounted then. Afterwards, adding something to ``other`` that conflicts here is refused there.
+                mounted then. After mounting, ``other`` refuses additions that conflict with this server.
             RuntimeError: If ``other`` has a lifespan and this server is already running.
         """
         refuse_unknown(Server.mount, unknown)
@@ -507,8 +505,10 @@ class Server(BaseServer):
             return
         # A proxy has no registries to copy from, only an upstream to ask.
         if isinstance(other, BaseServer):
-            what = f"{other.info.name!r} can't be mounted in {self.info.name!r}"
-            raise TypeError(f"{what}: a proxy offers what its upstream does; serve it by itself")
+            raise TypeError(
+                f"{other.info.name!r} can't be mounted in {self.info.name!r}: "
+                "a proxy offers what its upstream does; serve it by itself"
+            )
         raise TypeError(f"only a Server can be mounted, got {type(other).__name__}")
 
 
@@ -525,7 +525,7 @@ def _check_prompt(function: Callable[..., Any], details: Mapping[str, Any]) -> N
 
 
 def _registering(function: Any, add: Callable[..., None], name: str, details: Mapping[str, Any]) -> Any:
-    """Register a function, or make a decorator, for what may be written with or without parentheses."""
+    """Register a function, or return a decorator: a decorator of users may be written with or without parentheses."""
     if isinstance(function, str):  # @server.tool("name"), as FastMCP has it
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))

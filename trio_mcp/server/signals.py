@@ -49,11 +49,11 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
     try:
         trio.run(serve_until_sigterm if ends_on_sigterm else serve)
     except KeyboardInterrupt:
-        # Not left to the interpreter, which would print a traceback for an ordinary way to stop a server.
+        # The interpreter would print a traceback for an ordinary way to stop a server.
         sys.exit(INTERRUPTED)
     except TransportError as exc:
         sys.exit(f"the server can't continue: {exc}")  # a string: exit status 1, and the text goes to stderr
-    # The signal was caught above, but to the parent process it should look as if it had ended this one.
+    # The signal was caught above, but for the parent process it should look as if it had ended this one.
     if terminated:
         sys.exit(128 + signal.SIGTERM)
 
@@ -90,7 +90,7 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         async with background_nursery() as nursery:
 
             async def await_signals() -> None:
-                # Only the first decides about the exit status: a second one, of either kind, means impatience.
+                # Only the first decides the exit status: a second one, of either kind, means impatience.
                 received.append(await anext(signals))
                 shutdown.set()
                 await anext(signals)
@@ -105,6 +105,6 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
             with contextlib.suppress(OSError):  # standard error may be closed, or on a full disk
                 print(f"{name} serves {url}", file=sys.stderr)
             await trio.sleep_forever()  # cancelled by serve_to_the_end
-    # The list is not empty: without a signal `shutdown` is not set, and so the server does not end by itself. An error
-    # of the server leaves the block above instead.
+    # The list is not empty: without a signal, `shutdown` is not set and the server does not end by itself. If the
+    # server fails, its error leaves the block above.
     return received[0]

@@ -14,7 +14,7 @@ __all__ = ["ServerStatistics"]
 
 @attrs.frozen
 class ServerStatistics:
-    """Counts of what a server offers and does, over all its runs and those of servers that it is mounted in.
+    """Counts of a server's offers and current work, over all its runs and those of servers that it is mounted in.
 
     Attributes:
         tools: Tools offered. Like the other kinds, this includes mounted ones.
@@ -24,7 +24,7 @@ class ServerStatistics:
         completions: Arguments that have a completion function.
         runs: Active runs: lifespans entered and not left.
         sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
-        incoming: Requests neither answered nor cancelled, running or queued.
+        incoming: Requests without a response that were not cancelled, running or queued.
         running: Running handlers, without ``subscriptions/listen``.
         queued: Requests waiting until fewer handlers of their session run.
         outgoing: Requests to clients that wait for a response.

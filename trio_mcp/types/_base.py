@@ -31,7 +31,7 @@ Number = Annotated[int, Strict()] | Annotated[float, Strict()]
 # when it validates.
 _SPAN_KEY = "revisions"
 
-# A row for each field: its name, its wire name, how its value is converted, and what becomes of None.
+# A row for each field: its name, its wire name, how its value is converted, and how None is handled.
 _Plan = tuple[tuple[str, str, int, int], ...]
 
 
@@ -57,7 +57,7 @@ def _field(
     models: bool = False,
 ) -> Any:
     first = revisions[0] if required is True else required
-    # Dates in ISO form, so comparing the names as strings compares the revisions.
+    # Revisions are named by ISO dates, so comparing the names as strings compares the revisions.
     needed = tuple(r for r in revisions if first and r >= first and r not in optional_in)
     extra: dict[str, Any] = {_SPAN_KEY: {"in": revisions, "required": needed, "null": null, "models": models}}
     return Field(default=None, json_schema_extra=extra)
@@ -70,7 +70,7 @@ def always(
 
     Args:
         required: True if the field is required, or the first revision in which it is.
-        optional_in: The revisions, among those, in which it is optional after all.
+        optional_in: The exceptions to ``required``: revisions in which the field is optional.
         null: Whether an explicit null differs in meaning from an absent field, so that ``to_wire`` keeps it.
         models: Whether callers may put models into the field, although it is typed as plain data.
     """
@@ -140,8 +140,8 @@ class WireModel(BaseModel):
         A null is kept where it has a meaning: in required fields, in fields declared with ``null=True`` that were set
         explicitly, and in unknown fields.
         """
-        # By hand, with a plan for each class: `model_dump` would copy nested plain data, and can't tell which nulls to
-        # keep.
+        # Written by hand, with a plan for each class: `model_dump` would copy nested plain data, and can't know which
+        # nulls to keep.
         wire: dict[str, Any] = {}
         values = self.__dict__
         for name, alias, mode, null in self._plan or _make_plan(type(self)):
@@ -173,19 +173,18 @@ class WireModel(BaseModel):
 def make(model: type[ModelT], **values: Any) -> ModelT:
     """Return what ``model(**values)`` returns, or raise what it raises, but build no validator that has nothing to do.
 
-    Building one takes longer than a whole server's other models. It is left out if each value has the very type that
-    its field is declared with, or may be None and is.
+    Building a validator takes longer than making all the other models of a server. None is built if each value has
+    exactly the type that its field declares, or is None where the field allows that.
 
     Args:
         model: A model whose fields have no constraints or validators of their own, except inside of their types.
         values: The values, by the fields' names in Python.
     """
     fields = model.model_fields
-    if not all(name in fields and _is_of(fields[name].annotation, value) for name, value in values.items()):
+    fits = all(name in fields and _is_of(fields[name].annotation, value) for name, value in values.items())
+    if not fits or any(field.is_required() and name not in values for name, field in fields.items()):
         return model(**values)
-    if any(field.is_required() and name not in values for name, field in fields.items()):
-        return model(**values)
-    # Dicts are copied, as the validator does.
+    # The validator copies dicts, so they are copied here as well.
     copies: dict[str, Any] = {name: dict(value) if type(value) is dict else value for name, value in values.items()}
     return model.model_construct(**copies)
 
@@ -199,12 +198,12 @@ def _is_of(annotation: Any, value: Any) -> bool:
     return (kind is str or kind is types.NoneType or issubclass(kind, WireModel)) and kind in kinds
 
 
-# How a value is converted, and what becomes of None.
+# How a value is converted, and how None is handled.
 _PLAIN, _NESTED = range(2)
 _DROP, _KEEP, _KEEP_IF_SET = range(3)
 
 
-# Values of any other type pass as they are. Encoding fails on those that JSON can't express, and reports it.
+# Values of any other type are passed through. Those that JSON can't express fail later, with an error of the encoder.
 def _plain(value: Any) -> Any:
     if isinstance(value, WireModel):
         return value.to_wire()
@@ -216,9 +215,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# Made when a class is first converted: fields are complete only then, and most models never are.
+# The plan is made when the class is first converted: its fields are complete only then, and most models are never
+# converted.
 def _make_plan(cls: type[WireModel]) -> _Plan:
-    # Fields whose annotations name classes that were not defined yet get their annotations resolved here.
+    # This resolves annotations that name classes which were not defined yet.
     if not cls.__pydantic_fields_complete__:
         cls.model_rebuild()
     name_of: Any = cls.model_config["alias_generator"]
@@ -235,7 +235,7 @@ def _modes(name: str, field: FieldInfo) -> tuple[int, int]:
 
 def _may_hold_models(annotation: Any) -> bool:
     """Return whether values of this annotation may be, or contain, wire models."""
-    # `list[str]` passes for a type in Python 3.11, but issubclass rejects it.
+    # `list[str]` counts as a type in Python 3.11, but issubclass rejects it.
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return issubclass(annotation, BaseModel)
     return any(_may_hold_models(part) for part in typing.get_args(annotation))
@@ -248,7 +248,7 @@ def _span_data(field: FieldInfo) -> Mapping[str, Any]:
 
 
 def class_span(model: type[WireModel]) -> tuple[str, ...]:
-    """Return the revisions in which the construct exists that ``model`` stands for."""
+    """Return the revisions that define the construct which ``model`` represents."""
     return model._span.revisions  # noqa: SLF001 - this module is its owner; a public name would be a field to pydantic
 
 

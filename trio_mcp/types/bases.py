@@ -1,8 +1,8 @@
-"""The bases of requests, notifications and results, and what constructs other than tools share.
+"""The bases of requests, notifications and results, and the parts that constructs other than tools share.
 
 Schemas before 2025-11-25 describe a request as its method and params; since then it includes the JSON-RPC envelope.
 
-Kept apart from :mod:`trio_mcp.types.common`: a server lists its tools without any of these models.
+These are kept apart from :mod:`trio_mcp.types.common`, because a server can list its tools without them.
 """
 
 from typing import Any, Literal
@@ -49,30 +49,30 @@ class Icons(WireModel, since="2025-11-25"):
 class Annotations(WireModel):
     """Hints for clients about how to use or show something."""
 
-    # Whom it is for: the user, the model, or both.
+    # The intended audience: the user, the model, or both.
     audience: list[Role] | None = None
-    # How important it is, from 0 (optional) to 1 (required).
+    # The importance, from 0 (optional) to 1 (required).
     priority: Number | None = None
-    # In ISO 8601, such as "2025-01-12T15:00:58Z".
+    # A time in ISO 8601, such as "2025-01-12T15:00:58Z".
     last_modified: str | None = since("2025-06-18")
 
 
 class RequestParams(WireModel):
     """The parameters of any request; in the modern era ``_meta`` declares the client and the revision."""
 
-    # Sessions fill it in, so it is optional in Python.
+    # This is optional in Python, because sessions fill it in.
     meta: dict[str, Any] | None = always(required="2026-07-28")
 
 
 class PaginatedRequestParams(RequestParams):
     """The parameters of a request for one page of a list."""
 
-    # From the page before; absent for the first page.
+    # The cursor from the previous page; absent for the first page.
     cursor: Cursor | None = None
 
 
 class InputResponseRequestParams(WireModel, since="2026-07-28"):
-    """The parameters of a request to which the server may reply with questions; the client then sends it again.
+    """The parameters of a request that the server may return questions for; the client then sends it again.
 
     The answers are plain data here, because their types follow from the questions; see
     :mod:`trio_mcp.types.input_required`.
@@ -109,11 +109,12 @@ class RequestMessage(WireModel):
 
 
 class EmbeddableRequestMessage(WireModel):
-    """The base of requests from the server: messages in the legacy era, part of InputRequiredResult in the modern."""
+    """The base of requests from the server: messages in the legacy era, parts of InputRequiredResult in the modern."""
 
     method: str
     params: Any = always(models=True)
-    # Only as a message it has an envelope, and only 2025-11-25 has both: such messages, and envelopes in its schema.
+    # Only a message has an envelope. 2025-11-25 is the only revision that both sends these requests as messages and
+    # describes envelopes in its schema.
     jsonrpc: Literal["2.0"] | None = only("2025-11-25", required=True)
     id: RequestId | None = only("2025-11-25", required=True)
 
@@ -146,11 +147,11 @@ class Result(WireModel):
     """The base of all results: ``_meta``, and since 2026-07-28 the type of the result."""
 
     meta: dict[str, Any] | None = None
-    # None here: `ModernServerEra` fills it in, and a legacy result has none.
+    # The default is None because `ModernServerEra` fills it in, and a legacy result has no type.
     result_type: ResultType | None = since("2026-07-28", required=True)
 
 
-# The schemas define it as a Result without further fields.
+# The schemas define EmptyResult as a Result without further fields.
 EmptyResult = Result
 
 

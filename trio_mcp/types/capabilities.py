@@ -23,31 +23,31 @@ __all__ = [
 class RootsCapability(WireModel):
     """The client can list its roots, and may announce that they have changed."""
 
-    # Not in the modern era, in which clients send no notifications about roots.
+    # The modern era lacks it, because its clients send no notifications about roots.
     list_changed: bool | None = until("2025-11-25")
 
 
 class SamplingCapability(WireModel):
     """The client can query its language model for the server."""
 
-    # With context from MCP servers in the prompt: `includeContext` other than "none".
+    # The client can add context from MCP servers to the prompt: `includeContext` other than "none".
     context: dict[str, Any] | None = since("2025-11-25")
-    # With tools for the model to use: `tools` and `toolChoice`.
+    # The client can give the model tools to use: `tools` and `toolChoice`.
     tools: dict[str, Any] | None = since("2025-11-25")
 
 
 class ElicitationCapability(WireModel, since="2025-06-18"):
-    """The client can ask its user for input. With neither ``form`` nor ``url``, by forms only, as in 2025-06-18."""
+    """The client can ask its user for input; by forms only if it declares neither ``form`` nor ``url`` (2025-06-18)."""
 
     form: dict[str, Any] | None = since("2025-11-25")
-    # Only with this may a server send the user to a URL.
+    # A server may send the user to a URL only if this is declared.
     url: dict[str, Any] | None = since("2025-11-25")
 
 
 class ClientCapabilities(WireModel):
     """The capabilities of a client."""
 
-    # Features outside of the specification, by name.
+    # Features outside the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
     roots: RootsCapability | None = None
     sampling: SamplingCapability | None = None
@@ -80,11 +80,11 @@ class ToolsCapability(WireModel):
 class ServerCapabilities(WireModel):
     """The capabilities of a server."""
 
-    # Features outside of the specification, by name.
+    # Features outside the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
-    # An empty object: the server may send log messages.
+    # An empty object says that the server may send log messages.
     logging: dict[str, Any] | None = None
-    # 2024-11-05 has completion, but no capability for it.
+    # Revision 2024-11-05 has completion, but no capability for it.
     completions: dict[str, Any] | None = since("2025-03-26")
     prompts: PromptsCapability | None = None
     resources: ResourcesCapability | None = None

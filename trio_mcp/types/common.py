@@ -23,7 +23,7 @@ __all__ = [
     "Role",
 ]
 
-# Strict: a boolean, a float or null is not a valid identifier, although Python would take True for 1.
+# Strict: a boolean, a float or null is not a valid identifier, although Python treats True as 1.
 RequestId = Annotated[int, Strict()] | Annotated[str, Strict()]
 ProgressToken = Annotated[int, Strict()] | Annotated[str, Strict()]
 
@@ -32,7 +32,7 @@ Role = Literal["user", "assistant"]
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 # The background that an icon is made for.
 IconTheme = Literal["light", "dark"]
-# Opaque: clients must not parse a cursor, or make one up.
+# A cursor is opaque: clients must not parse one, or make one up.
 Cursor = str
 # A Literal would be too narrow: extensions may add types to "complete" and "input_required".
 ResultType = str
@@ -50,12 +50,12 @@ class Icon(WireModel, since="2025-11-25"):
     # An https: or data: URI; see `trio_mcp.types.icons` for what may be loaded.
     src: str
     mime_type: str | None = None
-    # Such as "48x48"; "any" for an image that scales.
+    # Sizes such as "48x48", or "any" for an image that scales.
     sizes: list[str] | None = None
     theme: IconTheme | None = None
 
 
-# Tries the whole list first: nearly always all icons are well-formed.
+# The whole list is tried first, because all its icons are nearly always well-formed.
 def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     try:
         return validate(value)
@@ -87,11 +87,11 @@ class Described(WireModel):
 class Implementation(Described):
     """The name and version of the software of a client or server; self-reported, so don't base decisions on it."""
 
-    # Free text, not necessarily comparable.
+    # The version is free text, and not necessarily comparable.
     version: str
     description: str | None = since("2025-11-25")
     website_url: str | None = since("2025-11-25")
 
 
-# As in HTTP's Cache-Control: "public" results may be shared between users, "private" ones may not.
+# The scopes are those of HTTP's Cache-Control: "public" results may be shared between users, "private" ones may not.
 CacheScope = Literal["public", "private"]

@@ -33,15 +33,15 @@ class ResourceTemplateReference(WireModel):
     uri: str
 
 
-# Its name in the schemas until 2025-03-26.
+# The name in the schemas until 2025-03-26.
 ResourceReference = ResourceTemplateReference
 
 
 class CompletionArgument(WireModel):
-    """The argument to complete, and what the user has typed so far."""
+    """The argument to complete, and the text that the user has typed so far."""
 
     name: str
-    # Perhaps empty.
+    # The value may be empty.
     value: str
 
 
@@ -52,9 +52,8 @@ class CompletionContext(WireModel, since="2025-06-18"):
 
 
 class CompleteRequestParams(RequestParams):
-    """The parameters of a completion request: the argument to complete, and whose it is."""
+    """The parameters of a completion request: the argument to complete, and its prompt or template."""
 
-    # The prompt or template that the argument belongs to.
     ref: Annotated[PromptReference | ResourceTemplateReference, Field(discriminator="type")]
     argument: CompletionArgument
     context: CompletionContext | None = since("2025-06-18")

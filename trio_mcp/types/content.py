@@ -34,7 +34,7 @@ class ImageContent(WireModel):
     """An image."""
 
     type: Literal["image"] = "image"
-    # Base64, kept as text: most programs only pass it on.
+    # Base64, kept as text because most programs only pass it on.
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -56,7 +56,7 @@ class EmbeddedResource(WireModel):
     """A resource with its contents."""
 
     type: Literal["resource"] = "resource"
-    # Told apart by their fields, as contents have no type of their own: `text` or `blob`.
+    # Contents have no type field: `text` or `blob` distinguishes them.
     resource: TextResourceContents | BlobResourceContents
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
@@ -68,7 +68,7 @@ class ResourceLink(Resource, since="2025-06-18"):
     type: Literal["resource_link"] = "resource_link"
 
 
-# Discriminated by `type`: errors then name the one model that was meant, and validation tries only that.
+# With `type` as the discriminator, validation tries only the model that was meant, and errors name that one.
 ContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource, Field(discriminator="type")
 ]
@@ -78,7 +78,7 @@ class ToolUseContent(WireModel, since="2025-11-25"):
     """A tool call that the model asks for."""
 
     type: Literal["tool_use"] = "tool_use"
-    # Referred to by the `toolUseId` of the result.
+    # The `toolUseId` of the result refers to it.
     id: str
     name: str
     input: dict[str, Any]
@@ -91,7 +91,7 @@ class ToolResultContent(WireModel, since="2025-11-25"):
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
-    # null=True: since any JSON value is allowed, null is a value, too.
+    # null=True, because any JSON value is allowed, and null is one.
     structured_content: Any = since("2025-11-25", null=True)
     is_error: bool | None = None
     meta: dict[str, Any] | None = None

@@ -140,29 +140,26 @@ class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 
 def _kind(schema: Any) -> str:
     """Return the tag of the field's class for the union below."""
-    # pydantic discriminates by the value of one key, but these classes differ in which keys they have, so this is done
-    # by hand.
-    if isinstance(schema, WireModel):
-        return type(schema).__name__
-    if not isinstance(schema, dict):
-        return "other"
-    match schema.get("type"):
-        case "string" if "oneOf" in schema:
+    # pydantic can discriminate only by the value of one key, but these classes differ in which keys they have.
+    match schema:
+        case WireModel():
+            return type(schema).__name__
+        case {"type": "string", "oneOf": _}:
             return "TitledSingleSelectEnumSchema"
-        case "string" if "enumNames" in schema:
+        case {"type": "string", "enumNames": _}:
             return "LegacyTitledEnumSchema"
-        case "string" if "enum" in schema:
+        case {"type": "string", "enum": _}:
             return "UntitledSingleSelectEnumSchema"
-        case "string":
+        case {"type": "string"}:
             return "StringSchema"
-        case "number" | "integer":
+        case {"type": "number" | "integer"}:
             return "NumberSchema"
-        case "boolean":
+        case {"type": "boolean"}:
             return "BooleanSchema"
-        case "array":
-            items = schema.get("items")
-            titled = isinstance(items, dict) and "anyOf" in items
-            return "TitledMultiSelectEnumSchema" if titled else "UntitledMultiSelectEnumSchema"
+        case {"type": "array", "items": {"anyOf": _}}:
+            return "TitledMultiSelectEnumSchema"
+        case {"type": "array"}:
+            return "UntitledMultiSelectEnumSchema"
         case _:
             return "other"
 
@@ -179,7 +176,7 @@ PrimitiveSchemaDefinition = Annotated[
     | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
     | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
     | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")]
-    # Some servers use `anyOf` or similar; such a field is kept as plain data, for a callback that can show it.
+    # Some servers use `anyOf` or similar; that field is kept as plain data, for a callback that can show it.
     | Annotated[dict[str, Any], Tag("other")],
     Discriminator(_kind),
 ]
@@ -200,7 +197,7 @@ ElicitAction = Literal["accept", "decline", "cancel"]
 
 
 class ElicitRequestFormParams(WireModel, since="2025-06-18"):
-    """The parameters of an elicitation with a form; also when ``mode`` is absent."""
+    """The parameters of an elicitation with a form, which is also what an absent ``mode`` means."""
 
     mode: Literal["form"] | None = since("2025-11-25")
     message: str
@@ -216,13 +213,13 @@ class ElicitRequestURLParams(WireModel, since="2025-11-25"):
     mode: Literal["url"] = "url"
     message: str
     url: str
-    # Named by the notification that the user is done, which exists in this revision only.
+    # The notification that the user is done, which exists in this revision only, names it.
     elicitation_id: str | None = only("2025-11-25", required=True)
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
 
-# By hand, because an absent mode means "form": revisions before 2025-11-25 don't have it.
+# A function chooses the model, because an absent mode means "form": revisions before 2025-11-25 don't have it.
 def _mode(params: Any) -> str:
     mode = params.get("mode") if isinstance(params, dict) else getattr(params, "mode", None)
     return "form" if mode is None else str(mode)
@@ -245,7 +242,7 @@ class ElicitResult(WireModel, since="2025-06-18"):
     """The user's decision, and the data of the form if it was accepted."""
 
     action: ElicitAction
-    # None after an elicitation by URL, too.
+    # This is also None after an elicitation by URL.
     content: dict[str, Any] | None = None
     meta: dict[str, Any] | None = until("2025-11-25")
 

@@ -1,7 +1,7 @@
 """JSON-RPC envelopes as models, for programs that want them; the library itself uses `trio_mcp.jsonrpc.messages`.
 
-First the envelopes, then the errors that the schemas define one by one, then the responses by method, as in the schema
-of 2026-07-28.
+The envelopes come first, then the errors that the schemas define one by one, then the responses by method, as in the
+schema of 2026-07-28.
 """
 
 from typing import Annotated, Any, Literal
@@ -68,11 +68,11 @@ class Error(WireModel):
     # See `trio_mcp.types.error_codes`.
     code: int
     message: str
-    # Any JSON value; null is one, so it is kept apart from an absent field.
+    # Any JSON value. As null is one, it differs from an absent field.
     data: Any = always(null=True)
 
 
-# Its name in the official SDK.
+# The name in the official SDK.
 ErrorData = Error
 
 
@@ -116,13 +116,13 @@ class JSONRPCErrorResponse(WireModel):
     error: Error
 
 
-# Its name in the schemas until 2025-06-18.
+# The name in the schemas until 2025-06-18.
 JSONRPCError = JSONRPCErrorResponse
 
 JSONRPCResponse = JSONRPCResultResponse | JSONRPCErrorResponse
 JSONRPCMessage = JSONRPCRequest | JSONRPCNotification | JSONRPCResultResponse | JSONRPCErrorResponse
 
-# Only 2025-03-26 has batches: 2025-06-18 removed them again.
+# Only 2025-03-26 has batches; 2025-06-18 removed them.
 JSONRPCBatchRequest = list[JSONRPCRequest | JSONRPCNotification]
 JSONRPCBatchResponse = list[JSONRPCResultResponse | JSONRPCErrorResponse]
 
@@ -229,7 +229,7 @@ class URLElicitationRequiredError(JSONRPCErrorResponse, only="2025-11-25"):
     error: URLElicitationRequiredErrorObject
 
 
-# Tags for the results of the methods that may ask for input. By hand, as `resultType` may be absent, which means
+# Tags the results of methods that may ask for input. A function does it, because an absent `resultType` means
 # "complete".
 def _kind(result: Any) -> str:
     asks = isinstance(result, InputRequiredResult) or (

@@ -1,6 +1,6 @@
 """The JSON-RPC error codes of the protocol (2026-07-28 basic, "Error codes").
 
-Only constants, so that importing them loads no models.
+The module has only constants, so that importing them loads no models.
 """
 
 from typing import Final
@@ -22,9 +22,9 @@ __all__ = [
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
-# Also for a method that exists, but not in the revision spoken.
+# This includes a method that exists, but not in the revision of the request.
 METHOD_NOT_FOUND: Final = -32601
-# Also for a tool or a prompt that does not exist.
+# This includes the name of a tool or a prompt that does not exist.
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
@@ -36,11 +36,11 @@ URL_ELICITATION_REQUIRED: Final = -32042
 
 # Since 2026-07-28.
 HEADER_MISMATCH: Final = -32020
-# Also for an extension that the client has not declared.
+# This includes an extension that the client has not declared.
 MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
 # The error's data lists the revisions that the server serves, so that the client can choose another.
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
-# Our own: the receiver is at its limit of requests, and the sender may try again later. Outside -32768..-32000, which
-# JSON-RPC reserves; MCP has no code for this.
+# Our own code, as MCP has none for this: the receiver is at its limit of requests, and the sender may try again later.
+# It is outside -32768..-32000, which JSON-RPC reserves.
 OVERLOADED: Final = -31429

@@ -1,7 +1,7 @@
 """Check icons, pick the one that fits best, and decode data: URIs (since 2025-11-25, `basic`, "icons").
 
 Loading an https: icon is left to the application: it must send no credentials, should load only from the server's own
-origin, and must follow no redirect to another. `image_type` tells what has been loaded.
+origin, and must follow no redirect to another. `image_type` identifies the bytes that it has loaded.
 """
 
 import base64
@@ -18,16 +18,16 @@ __all__ = ["RASTER_TYPES", "checked_icons", "decode_icon", "icon_problem", "imag
 RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"})
 """The image types that can't contain code; SVG can."""
 
-# Scheme and visible ASCII (RFC 3986, section 3.1); what follows the scheme is checked by scheme below.
+# A scheme and visible ASCII (RFC 3986, section 3.1); the rest is checked below, by scheme.
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[!-~]+")
 _DATA: Final = re.compile(r"data:(image/[a-z0-9.+-]+)(?:;[^,;]+)*;base64,([A-Za-z0-9+/=%]+)", re.IGNORECASE)
 _MIME_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+", re.IGNORECASE)
-# At most five digits, so that the numbers of a hostile server stay small.
+# A number has at most five digits, so that those of a hostile server stay small.
 _SIZE: Final = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 
 
 def icon_problem(icon: Icon) -> str | None:
-    """Return why an icon must not be loaded; None if it may be.
+    """Return the reason why an icon must not be loaded; None if it may be.
 
     Clients must reject URIs that are neither https: nor data:, and must load icons without credentials.
     """
@@ -52,13 +52,13 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
 
     Args:
         icons: The icons.
-        what: What they are declared for, for the error message.
+        what: The object that they are declared for, for the error message.
 
     Raises:
         TypeError: If ``icons`` is not a list of `Icon`.
         ValueError: If clients could not show an icon: it must not be loaded, or its type or sizes are malformed.
     """
-    # Iterables by accident: a single URI, icon or mapping where a list of icons is meant.
+    # These are iterable, too, but a single URI, icon or mapping is a mistake for a list.
     if isinstance(icons, (str, bytes, Icon, Mapping)) or not isinstance(icons, Iterable):
         raise TypeError(f"{what}: icons must be a list of types.Icon, got {type(icons).__name__}")
     checked = []
@@ -91,26 +91,21 @@ def pick_icon(
     Args:
         icons: The icons that the server offers.
         size: The wanted length of the longer side, in pixels. The smallest icon of at least that size is picked, or
-            else the largest. An icon that states no size fits everywhere.
+            else the largest. An icon that states no size fits any size.
         theme: The theme of the background.
-        mime_types: The types that can be shown. An https: icon that states no type passes, too.
+        mime_types: The types that can be shown. An https: icon that states no type may be picked as well.
 
     Returns:
         The icon; None if no icon may be loaded and can be shown.
     """
-    best: tuple[int, int, int] | None = None
-    picked = None
-    for icon in icons or ():
-        if icon_problem(icon) is not None:
-            continue
-        mime_type = _type_of(icon)
-        if mime_type is not None and mime_type not in mime_types:
-            continue
-        # The theme counts first, then the size; of equals, the first one is picked.
-        fit = (0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2, *_distance(icon, size))
-        if best is None or fit < best:
-            best, picked = fit, icon
-    return picked
+
+    def misfit(icon: Icon) -> tuple[int, int, int]:
+        # The theme counts first, then the size; among equals, the first icon is picked.
+        theme_rank = 0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2
+        return theme_rank, *_distance(icon, size)
+
+    shown = [icon for icon in icons or () if icon_problem(icon) is None and _type_of(icon) in (None, *mime_types)]
+    return min(shown, key=misfit, default=None)
 
 
 def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
@@ -128,7 +123,8 @@ def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
     if match is None:
         raise ValueError("the icon is not a data: URI of an image in Base64")
     declared, encoded = _plain(match[1]), match[2]
-    # Checked before decoding, too. Base64 makes four characters of three bytes, and percent-encoding three of each.
+    # The size is checked before decoding, too: Base64 makes four characters of three bytes, and percent-encoding three
+    # of each.
     if len(encoded) > 4 * (max_bytes + 2):
         raise ValueError(f"the icon is larger than {max_bytes} bytes")
     try:
@@ -170,19 +166,15 @@ def _plain(mime_type: str) -> str:
 def _type_of(icon: Icon) -> str | None:
     """Return the type that a data: URI states, or else the one that the server states; None if neither does."""
     data = _DATA.fullmatch(icon.src)
-    # The URI goes before the server's word, because it is what gets decoded.
+    # The type in the URI takes precedence over the server's, because the URI is what gets decoded.
     declared = data[1] if data else icon.mime_type
     return None if declared is None else _plain(declared)
 
 
 def _distance(icon: Icon, size: int) -> tuple[int, int]:
     """Return how badly an icon fits a size, for comparison: exact or scalable first, then larger, then smaller ones."""
-    sides = []
-    for each in icon.sizes or ("any",):
-        if each == "any":
-            return 0, 0
-        if _SIZE.fullmatch(each):
-            sides.append(max(map(int, each.split("x"))))
-    if not sides:
-        return 0, 0  # malformed sizes count as none
+    sizes = [each for each in icon.sizes or () if _SIZE.fullmatch(each)]  # malformed sizes count as none
+    if not sizes or "any" in sizes:
+        return 0, 0
+    sides = [max(map(int, each.split("x"))) for each in sizes]
     return min((0, side - size) if side >= size else (1, size - side) for side in sides)

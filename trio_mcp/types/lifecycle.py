@@ -63,7 +63,7 @@ class InitializedNotification(NotificationMessage, until="2025-11-25"):
     params: NotificationParams | None = None
 
 
-# In either direction, and at any time, even before the handshake is complete.
+# Either side may send it at any time, even before the handshake is complete.
 class PingRequest(RequestMessage, until="2025-11-25"):
     """A request that checks whether the peer is still there; its result is empty."""
 
@@ -81,7 +81,7 @@ class DiscoverRequest(RequestMessage, since="2026-07-28"):
 class DiscoverResult(CacheableResult, since="2026-07-28"):
     """The capabilities and revisions of the server."""
 
-    # Who the server is stands in `_meta`, as in every result of this era.
+    # The server's identity is in `_meta`, as in every result of this era.
     supported_versions: list[str]
     capabilities: ServerCapabilities
     instructions: str | None = None
@@ -90,11 +90,11 @@ class DiscoverResult(CacheableResult, since="2026-07-28"):
 class CancelledNotificationParams(NotificationParams):
     """The request that is cancelled, and the reason.
 
-    In 2025-11-25 the id is optional, although a notification without it cancels nothing: tasks end by tasks/cancel.
+    In 2025-11-25 the id is optional, although a notification without it cancels nothing: tasks/cancel ends tasks.
     """
 
     request_id: RequestId | None = always(required=True, optional_in=("2025-11-25",))
-    # For logs and for the user.
+    # A text for logs and for the user.
     reason: str | None = None
 
 

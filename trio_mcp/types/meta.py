@@ -23,19 +23,20 @@ __all__ = [
     "is_valid_key",
 ]
 
-# On requests whose sender wants progress notifications; older than the rule that reserved keys have a prefix.
+# A key of requests whose sender wants progress notifications; it is older than the rule that reserved keys have a
+# prefix.
 PROGRESS_TOKEN: Final = "progressToken"
 
-# On requests of the modern era; the log level and the client's name are optional.
+# Keys of requests in the modern era; the log level and the client's name are optional.
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-# On results of the modern era.
+# A key of results in the modern era.
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-# On every message of a subscriptions/listen stream.
+# A key of every message in a subscriptions/listen stream.
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
-# On messages about a task (2025-11-25 basic/utilities/tasks).
+# A key of messages about a task (2025-11-25 basic/utilities/tasks).
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 # W3C Trace Context and W3C Baggage: the exceptions to the rule that reserved keys have a prefix.
@@ -44,11 +45,11 @@ TRACESTATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
 
 _BARE_RESERVED: Final = frozenset({PROGRESS_TOKEN, TRACEPARENT, TRACESTATE, BAGGAGE})
-# The labels that make a prefix the protocol's, and the first revision that looks at the second label only.
+# The labels that reserve a prefix for the protocol, and the first revision in which only the second label counts.
 _OWNER: Final = frozenset({"modelcontextprotocol", "mcp"})
 _SECOND_LABEL_SINCE: Final = "2025-11-25"
 
-# Official extensions define keys under this prefix (2026-07-28 basic, "_meta"), so applications may use it.
+# Official extensions define keys under this prefix (2026-07-28 basic, "_meta"), so applications may set such keys.
 _OFFICIAL: Final = "io.modelcontextprotocol/"
 _OF_REQUESTS: Final = frozenset({LOG_LEVEL, RELATED_TASK, TRACEPARENT, TRACESTATE, BAGGAGE})
 # The keys that this library sets itself, with what to do instead.
@@ -56,7 +57,7 @@ _FILLED_IN: Final = {
     PROGRESS_TOKEN: "pass on_progress=… to a call for progress notifications",
     PROTOCOL_VERSION: "the mode of the Client determines it",
     CLIENT_INFO: "pass client_info=… to the Client",
-    CLIENT_CAPABILITIES: "the Client declares what it has callbacks for",
+    CLIENT_CAPABILITIES: "the callbacks of the Client determine them",
     SERVER_INFO: "it describes the Server itself",
     SUBSCRIPTION_ID: "it ties messages to a subscription",
 }
@@ -80,10 +81,11 @@ def is_valid_key(key: str) -> bool:
 def is_reserved_key(key: str, revision: str = LATEST) -> bool:
     """Return whether ``key`` is reserved for the protocol, so that applications must not give it a meaning.
 
-    Reserved are the keys without a prefix that the protocol defines (``progressToken`` and the trace context), and
-    prefixes with the label ``modelcontextprotocol`` or ``mcp`` in a certain place. Since 2025-11-25 that is the second
-    label (``com.mcp.tools/`` is reserved, ``com.example.mcp/`` and ``mcp.dev/`` are not), in 2025-06-18 any label but
-    the last (``mcp.dev/`` is reserved). Earlier revisions have no such rule, so that of 2025-06-18 is applied.
+    The reserved keys are those that the protocol defines without a prefix (``progressToken`` and the trace context),
+    and those whose prefix has the label ``modelcontextprotocol`` or ``mcp`` in a certain place. Since 2025-11-25 that
+    is the second label (``com.mcp.tools/`` is reserved, ``com.example.mcp/`` and ``mcp.dev/`` are not), in 2025-06-18
+    any label but the last (``mcp.dev/`` is reserved). Earlier revisions have no such rule; for them the one of
+    2025-06-18 is applied.
     """
     prefix, slash, _ = key.partition("/")
     if not slash:
@@ -97,12 +99,12 @@ def checked_meta(
 ) -> dict[str, Any]:
     """Check the ``_meta`` entries that an application sets. A peer's entries are never refused.
 
-    An application may use keys of its own, and keys under ``io.modelcontextprotocol/``, where extensions define theirs.
+    An application may use its own keys, and keys under ``io.modelcontextprotocol/``, where extensions define theirs.
     It may not use keys that this library sets itself, nor, except on a request, keys that only requests have.
 
     Args:
         given: The entries.
-        what: What they are set on, for the error message.
+        what: The object that they are set on, for the error message.
         of_request: Whether they are set on a request, rather than on a definition.
         revisions: The revisions in which they may be sent; a key must be valid in each of them.
 
@@ -130,9 +132,9 @@ def _problem(key: str, of_request: bool, revisions: tuple[str, ...]) -> str | No
     if not is_valid_key(key):
         return (
             "is malformed: it must be a name of letters, digits, '-', '_' and '.' that begins and ends with a letter "
-            "or digit; before it may stand a prefix of labels separated by dots, and a slash, as in 'com.example/name'"
+            "or digit, optionally after a prefix of labels separated by dots and a slash, as in 'com.example/name'"
         )
-    # Before the rules for prefixes: most of these have a prefix under which other keys are allowed.
+    # This comes before the rules for prefixes, as most of these keys have a prefix under which others are allowed.
     if key in _FILLED_IN:
         return f"is set by trio_mcp: {_FILLED_IN[key]}"
     if key in _OF_REQUESTS:

@@ -25,7 +25,7 @@ Lane = Literal["priority", "listening"]
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
 _EITHER: Final[frozenset[Sender]] = frozenset({"client", "server"})
-# Of embedded requests, which no side sends as messages.
+# The senders of embedded requests, which neither side sends as messages.
 _NOBODY: Final[frozenset[Sender]] = frozenset()
 
 
@@ -39,8 +39,8 @@ class MethodSpec(NamedTuple):
         params_ref: The model of the parameters; several are separated by ``|``.
         result_refs: The models of possible results; empty for a notification.
         params_required: Whether a message without params is malformed.
-        embedded: Whether it is not a message in this revision, but an entry of an InputRequiredResult, which is
-            answered in the next request.
+        embedded: Whether it is not a message in this revision, but an entry of an InputRequiredResult; the next
+            request carries the answer to it.
         name_header: The parameter that the ``Mcp-Name`` HTTP header repeats, if any
             (2026-07-28 basic/transports/streamable-http, "Standard Request Headers").
         cacheable: Whether the result says for how long it may be cached.
@@ -117,28 +117,22 @@ class _Row(NamedTuple):
     spec: MethodSpec
 
 
-def _request(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a request; ``models`` names the models of message, params and results."""
+def _row(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
+    """Make a row; ``models`` names the models of message, params and results, of which a notification has none."""
     message, params, *results = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
-
-
-def _notice(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a notification; ``models`` names the models of message and params."""
-    message, params = models.split()
-    return _Row(revisions, MethodSpec(method, senders, message, params, **more))
 
 
 def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
     """Make the rows of a paginated list, one for each era."""
     # In the modern era params are required, because `_meta` is, and the result may be cached.
-    legacy = _request(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
+    legacy = _row(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
     return legacy, _Row(_MODERN, legacy.spec._replace(params_required=True, cacheable=True))
 
 
 def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
     """Make the row of a notification that adds no parameters."""
-    return _notice(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
+    return _row(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
 _READ: Final = "ReadResourceRequest ReadResourceRequestParams ReadResourceResult"
@@ -156,10 +150,10 @@ _FORM_OR_URL: Final = "ElicitRequest ElicitRequestFormParams|ElicitRequestURLPar
 
 _ROWS: Final[tuple[_Row, ...]] = (
     # Opening a session, and the peer's health.
-    _request(_LEGACY, "initialize", _CLIENT, "InitializeRequest InitializeRequestParams InitializeResult"),
+    _row(_LEGACY, "initialize", _CLIENT, "InitializeRequest InitializeRequestParams InitializeResult"),
     _bare(_LEGACY, "notifications/initialized", _CLIENT, "InitializedNotification"),
-    _request(_LEGACY, "ping", _EITHER, f"PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
-    _request(_MODERN, "server/discover", _CLIENT, f"DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True),
+    _row(_LEGACY, "ping", _EITHER, f"PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
+    _row(_MODERN, "server/discover", _CLIENT, f"DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True),
     # Resources. In the modern era resources/subscribe is part of subscriptions/listen.
     *_list("resources/list", f"ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
     *_list(
@@ -167,8 +161,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         f"ListResourceTemplatesRequest {_PAGE} ListResourceTemplatesResult",
         "resources",
     ),
-    _request(_LEGACY, "resources/read", _CLIENT, _READ, server_capability="resources"),
-    _request(
+    _row(_LEGACY, "resources/read", _CLIENT, _READ, server_capability="resources"),
+    _row(
         _MODERN,
         "resources/read",
         _CLIENT,
@@ -178,8 +172,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         may_ask_for_input=True,
         server_capability="resources",
     ),
-    _request(_LEGACY, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
-    _request(_LEGACY, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
+    _row(_LEGACY, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
+    _row(_LEGACY, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
     _bare(
         _EVERY,
         "notifications/resources/list_changed",
@@ -187,7 +181,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "ResourceListChangedNotification",
         server_capability="resources.listChanged",
     ),
-    _notice(
+    _row(
         _EVERY,
         "notifications/resources/updated",
         _SERVER,
@@ -196,8 +190,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Prompts.
     *_list("prompts/list", f"ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
-    _request(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
-    _request(
+    _row(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
+    _row(
         _MODERN,
         "prompts/get",
         _CLIENT,
@@ -215,9 +209,9 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Tools. Only 2025-11-25 has tasks as results.
     *_list("tools/list", f"ListToolsRequest {_PAGE} ListToolsResult", "tools"),
-    _request(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
-    _request(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
-    _request(
+    _row(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
+    _row(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
+    _row(
         _MODERN,
         "tools/call",
         _CLIENT,
@@ -234,30 +228,30 @@ _ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tools.listChanged",
     ),
     # Completion: 2024-11-05 has it without a capability.
-    _request(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
-    _request(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
+    _row(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
+    _row(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
     # Log messages. In the modern era each request sets its level in `_meta`.
-    _request(
+    _row(
         _LEGACY,
         "logging/setLevel",
         _CLIENT,
         f"SetLevelRequest SetLevelRequestParams {_EMPTY}",
         server_capability="logging",
     ),
-    _notice(
+    _row(
         _EVERY,
         "notifications/message",
         _SERVER,
         "LoggingMessageNotification LoggingMessageNotificationParams",
         server_capability="logging",
     ),
-    # Requests from the server. In the modern era these are no messages of either side, but parts of a result; so they
-    # have no senders there.
-    _request(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
-    _request(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
-    _request(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
-    _request(_LEGACY, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
-    _request(_MODERN, "roots/list", _NOBODY, _ROOTS, params_required=False, embedded=True, client_capability="roots"),
+    # Requests from the server. In the modern era neither side sends them as messages: they are parts of a result, so
+    # they have no senders there.
+    _row(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
+    _row(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
+    _row(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
+    _row(_LEGACY, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
+    _row(_MODERN, "roots/list", _NOBODY, _ROOTS, params_required=False, embedded=True, client_capability="roots"),
     _bare(
         _LEGACY,
         "notifications/roots/list_changed",
@@ -265,10 +259,10 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "RootsListChangedNotification",
         client_capability="roots.listChanged",
     ),
-    _request(_BEFORE_TASKS[-1:], "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
-    _request(_WITH_TASKS, "elicitation/create", _SERVER, f"{_FORM_OR_URL} {_AS_TASK}", client_capability="elicitation"),
-    _request(_MODERN, "elicitation/create", _NOBODY, _FORM_OR_URL, embedded=True, client_capability="elicitation"),
-    _notice(
+    _row(_BEFORE_TASKS[-1:], "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
+    _row(_WITH_TASKS, "elicitation/create", _SERVER, f"{_FORM_OR_URL} {_AS_TASK}", client_capability="elicitation"),
+    _row(_MODERN, "elicitation/create", _NOBODY, _FORM_OR_URL, embedded=True, client_capability="elicitation"),
+    _row(
         _WITH_TASKS,
         "notifications/elicitation/complete",
         _SERVER,
@@ -276,13 +270,13 @@ _ROWS: Final[tuple[_Row, ...]] = (
         client_capability="elicitation.url",
     ),
     # Messages about other messages.
-    _notice(_EVERY, "notifications/cancelled", _EITHER, "CancelledNotification CancelledNotificationParams"),
-    _notice(_LEGACY, "notifications/progress", _EITHER, "ProgressNotification ProgressNotificationParams"),
+    _row(_EVERY, "notifications/cancelled", _EITHER, "CancelledNotification CancelledNotificationParams"),
+    _row(_LEGACY, "notifications/progress", _EITHER, "ProgressNotification ProgressNotificationParams"),
     # A modern client gets no requests, so it has no progress to report.
-    _notice(_MODERN, "notifications/progress", _SERVER, "ProgressNotification ProgressNotificationParams"),
+    _row(_MODERN, "notifications/progress", _SERVER, "ProgressNotification ProgressNotificationParams"),
     # Streams of notifications.
-    _request(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
-    _notice(
+    _row(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
+    _row(
         _MODERN,
         "notifications/subscriptions/acknowledged",
         _SERVER,
@@ -292,7 +286,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
 
 # Tasks: the side that runs a task is the receiver of the original request, so either side may send these.
 _TASK_ROWS: Final[tuple[_Row, ...]] = (
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/get",
         _EITHER,
@@ -300,7 +294,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks",
         client_capability="tasks",
     ),
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/result",
         _EITHER,
@@ -308,7 +302,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks",
         client_capability="tasks",
     ),
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/cancel",
         _EITHER,
@@ -316,7 +310,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks.cancel",
         client_capability="tasks.cancel",
     ),
-    _request(
+    _row(
         _WITH_TASKS,
         "tasks/list",
         _EITHER,
@@ -325,7 +319,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tasks.list",
         client_capability="tasks.list",
     ),
-    _notice(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
+    _row(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
 )
 
 # One dict for each revision, because a lookup is made for every message.
@@ -339,11 +333,11 @@ class MethodFacts(NamedTuple):
     """The facts about a method that hold in every revision that has it.
 
     Attributes:
-        lane: ``"priority"`` if the method is answered at once, because a busy server must neither fail a liveness check
-            nor keep a handshake out. ``"listening"`` if it stays open for as long as the peer likes, so that it would
-            take the places of calls; such requests never queue, since a place might never become free.
-        lasting: Whether the request is meant to last: it is answered with a stream, which either side may end, and
-            never counts as slow.
+        lane: ``"priority"`` if the request is served at once, because a busy server must neither fail a liveness check
+            nor keep a handshake waiting. ``"listening"`` if it stays open for as long as the peer likes, so that it
+            would take the places of calls; such a request never queues, since a place might never become free.
+        lasting: Whether the request is meant to last: the response is a stream, which either side may end, and the
+            request never counts as slow.
         repeatable: Whether sending the message twice has the same effect as once, so that it may be sent again if it
             may not have arrived.
         opening: Whether a client may send the message before a revision is agreed on.
@@ -364,7 +358,7 @@ _READS: Final = MethodFacts(repeatable=True)
 # A dict with a default, because its `__getitem__` is the quickest function for the purpose: it runs for every message.
 class _Facts(dict[str, MethodFacts]):
     def __missing__(self, method: str) -> MethodFacts:
-        # An application's own method. Not stored, or a peer could fill the dict with names that it makes up.
+        # This is an application's own method. It is not stored, as a peer could fill the dict with made-up names.
         return _ORDINARY
 
 
@@ -379,7 +373,7 @@ _FACTS: Final = _Facts(
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
         # Repeatable, though it lasts: a stream that broke before its first message is simply opened again.
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
-        # These only read. tools/call is not among them: what a tool does twice is known to its author alone.
+        # These only read. tools/call is not among them: only its author knows what a tool does when called twice.
         "completion/complete": _READS,
         "prompts/get": _READS,
         "prompts/list": _READS,
@@ -391,11 +385,11 @@ _FACTS: Final = _Facts(
 )
 
 facts_of: Final[Callable[[str], MethodFacts]] = _FACTS.__getitem__
-"""Return what is true of a method in every revision; the defaults if the specification does not define the method."""
+"""Return the facts that hold in every revision; the defaults for a method that the specification does not define."""
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:
-    """Return what ``revision`` says about ``method``; None if the revision is unknown or lacks the method."""
+    """Return the facts about ``method`` in ``revision``; None if the revision is unknown or lacks the method."""
     methods = _TABLE.get(revision)
     return methods.get(method) if methods is not None else None
 
@@ -406,5 +400,5 @@ def methods_of(revision: str) -> Mapping[str, MethodSpec]:
     Raises:
         KeyError: If the revision is not one of :data:`trio_mcp.types.versions.REVISIONS`.
     """
-    # Read-only, because it is the table itself.
+    # The view is read-only, because it shows the table itself.
     return MappingProxyType(_TABLE[revision])

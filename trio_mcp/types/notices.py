@@ -21,10 +21,10 @@ class ProgressNotificationParams(NotificationParams):
 
     # The token that the request gave in its `_meta`.
     progress_token: ProgressToken
-    # Increases with every notification, even if the total is not known.
+    # This increases with every notification, even if the total is not known.
     progress: Number
     total: Number | None = None
-    # For people.
+    # A text for people.
     message: str | None = since("2025-03-26")
 
 

@@ -54,7 +54,7 @@ class PromptMessage(WireModel):
 
     @property
     def text(self) -> str:
-        """Its text; empty if it has other content."""
+        """The text of the message; empty if it has other content."""
         return self.content.text if isinstance(self.content, TextContent) else ""
 
 
@@ -69,7 +69,7 @@ class ListPromptsResult(CacheablePage):
 
     prompts: list[Prompt]
 
-    # In place of pydantic's own, which yields the fields.
+    # This replaces pydantic's own, which yields the fields.
     def __iter__(self) -> Iterator[Prompt]:  # type: ignore[override]
         """Yield the prompts of this page."""
         return iter(self.prompts)

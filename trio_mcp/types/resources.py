@@ -47,7 +47,7 @@ class Resource(WireModel):
     description: str | None = None
     mime_type: str | None = None
     annotations: Annotations | None = None
-    # Of the raw contents, in bytes: before base64.
+    # The size of the raw contents in bytes, before Base64.
     size: int | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
@@ -58,13 +58,13 @@ class ResourceTemplate(Described):
     # RFC 6570.
     uri_template: str
     description: str | None = None
-    # Only if all resources of the family have this type.
+    # Present only if all resources of the family have this type.
     mime_type: str | None = None
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
-# `contents` of a result may mix both kinds. Programs that don't care for the difference can test for this base.
+# The `contents` of a result may mix both kinds. Programs that don't need the difference can test for this base.
 class ResourceContents(WireModel):
     """The base of text and binary contents."""
 
@@ -97,7 +97,7 @@ class ListResourcesResult(CacheablePage):
 
     resources: list[Resource]
 
-    # In place of pydantic's own, which yields the fields.
+    # This replaces pydantic's own, which yields the fields.
     def __iter__(self) -> Iterator[Resource]:  # type: ignore[override]
         """Yield the resources of this page."""
         return iter(self.resources)
@@ -114,7 +114,7 @@ class ListResourceTemplatesResult(CacheablePage):
 
     resource_templates: list[ResourceTemplate]
 
-    # In place of pydantic's own, which yields the fields.
+    # This replaces pydantic's own, which yields the fields.
     def __iter__(self) -> Iterator[ResourceTemplate]:  # type: ignore[override]
         """Yield the templates of this page."""
         return iter(self.resource_templates)

@@ -20,7 +20,7 @@ __all__ = [
     "ToolChoice",
 ]
 
-# Which servers' context the client should add to the prompt: none, this server's, or all servers'.
+# The context that the client should add to the prompt: none, this server's, or that of all servers.
 IncludeContext = Literal["none", "thisServer", "allServers"]
 
 
@@ -48,9 +48,9 @@ class ModelHint(WireModel):
 class ModelPreferences(WireModel):
     """The server's preferences for the choice of a model; the client need not follow them."""
 
-    # In order of preference; they count before the priorities.
+    # Hints in order of preference, which take precedence over the priorities.
     hints: list[ModelHint] | None = None
-    # Each from 0, not important, to 1.
+    # Each priority is a number from 0 (not important) to 1.
     cost_priority: Number | None = None
     speed_priority: Number | None = None
     intelligence_priority: Number | None = None
@@ -62,7 +62,7 @@ class ToolChoice(WireModel, since="2025-11-25"):
     mode: Literal["auto", "required", "none"] | None = None
 
 
-# Not a RequestParams: in the modern era this is part of a result, so `_meta` is not required then, but absent.
+# This is not a RequestParams: in the modern era it is part of a result, so its `_meta` is absent, not required.
 class CreateMessageRequestParams(WireModel):
     """The parameters of a sampling request."""
 
@@ -74,7 +74,7 @@ class CreateMessageRequestParams(WireModel):
     include_context: IncludeContext | None = None
     temperature: Number | None = None
     stop_sequences: list[str] | None = None
-    # For the provider of the model, in its own format.
+    # Data for the provider of the model, in its own format.
     metadata: dict[str, Any] | None = None
     # Tools and their choice: only for a client that declared `sampling.tools`. The server runs the tools itself.
     tools: list[Tool] | None = since("2025-11-25")
@@ -90,11 +90,11 @@ class CreateMessageRequestParams(WireModel):
         Raises:
             ValueError: If a message breaks the rule.
         """
-        # Tool uses of the message before, which this one must answer.
+        # The tool uses of the previous message, whose results this one must contain.
         open_uses: list[str] = []
         for number, message in enumerate(self.messages):
             blocks = message.content_as_list
-            # Sorted below, so that the same id twice counts twice, and the order does not matter.
+            # Both lists are sorted below, so that a repeated id counts twice and the order does not matter.
             results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
             if results and len(results) < len(blocks):
                 raise ValueError(f"messages[{number}] mixes tool results with other content")
@@ -120,8 +120,8 @@ class CreateMessageRequest(EmbeddableRequestMessage):
 class CreateMessageResult(SamplingMessage):
     """The model's reply."""
 
-    # The name of the model that gave it.
+    # The name of the model that wrote it.
     model: str
-    # "endTurn", "stopSequence", "maxTokens", "toolUse", or any other text of the provider's.
+    # "endTurn", "stopSequence", "maxTokens", "toolUse", or any other text that the provider uses.
     stop_reason: str | None = None
     meta: dict[str, Any] | None = None

@@ -31,7 +31,7 @@ class SubscriptionFilter(WireModel, since="2026-07-28"):
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
     resources_list_changed: bool | None = None
-    # The URIs of the resources about whose updates the client is told.
+    # The URIs of the resources whose updates the client is notified of.
     resource_subscriptions: list[str] | None = None
 
 
@@ -51,14 +51,14 @@ class SubscriptionsListenRequest(RequestMessage, since="2026-07-28"):
 class SubscriptionsListenResult(Result, since="2026-07-28"):
     """The result that ends a stream of notifications."""
 
-    # Required here: it holds the subscription's id.
+    # This is required here, as it holds the subscription's id.
     meta: dict[str, Any]
 
 
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams, since="2026-07-28"):
     """The parameters of an acknowledgement: the notifications that the client will get."""
 
-    # Those that it asked for and that the server supports.
+    # The notifications that it asked for and that the server supports.
     notifications: SubscriptionFilter
 
 

@@ -1,6 +1,6 @@
 """The parts of other constructs that support tasks, which exist in 2025-11-25 only (basic/utilities/tasks).
 
-Kept apart from :mod:`trio_mcp.types.tasks`, because the modules of those constructs import this one.
+They are kept apart from :mod:`trio_mcp.types.tasks`, because the modules of those constructs import this one.
 """
 
 from typing import Any
@@ -22,11 +22,11 @@ __all__ = [
 class TaskMetadata(WireModel, only="2025-11-25"):
     """The field of a request that asks for it to be run as a task."""
 
-    # For how many milliseconds after its creation the task should be kept.
+    # The number of milliseconds after its creation for which the task should be kept.
     ttl: int | None = None
 
 
-# In all of these an empty object declares support for the method that its key stands for.
+# In all of these, an empty object declares support for the method that its key names.
 class TasksSamplingCapability(WireModel, only="2025-11-25"):
     """The sampling requests that the client runs as tasks."""
 

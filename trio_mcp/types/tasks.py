@@ -57,14 +57,14 @@ class Task(WireModel, only="2025-11-25"):
 
     task_id: str
     status: TaskStatus
-    # For people: the reason for the status, for example.
+    # A text for people, such as the reason for the status.
     status_message: str | None = None
-    # Both times in ISO 8601.
+    # Both times are in ISO 8601.
     created_at: str
     last_updated_at: str
-    # For how many milliseconds after its creation the task is kept; required, but null if it is kept without limit.
+    # The number of milliseconds after its creation for which the task is kept; null, never absent, if without limit.
     ttl: int | None
-    # How many milliseconds to wait between two tasks/get requests.
+    # The number of milliseconds to wait between two tasks/get requests.
     poll_interval: int | None = None
 
 
@@ -80,7 +80,7 @@ class TaskRequestParams(RequestParams, only="2025-11-25"):
     task_id: str
 
 
-# The schema has no names for these; the official SDK has.
+# The schema has no names for these; they are those of the official SDK.
 GetTaskRequestParams = TaskRequestParams
 GetTaskPayloadRequestParams = TaskRequestParams
 CancelTaskRequestParams = TaskRequestParams
@@ -107,7 +107,7 @@ class GetTaskPayloadRequest(RequestMessage, only="2025-11-25"):
     params: TaskRequestParams
 
 
-# It declares no fields, as unknown fields survive in every model.
+# It declares no fields, because every model keeps unknown ones.
 class GetTaskPayloadResult(Result, only="2025-11-25"):
     """The result of a task, with the fields that the result of the original request would have had."""
 

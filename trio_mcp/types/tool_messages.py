@@ -1,6 +1,6 @@
 """Messages about tools: lists, calls, their results, and notifications.
 
-Kept apart from :mod:`trio_mcp.types.tools`: a server lists its tools without any of these models.
+These are kept apart from :mod:`trio_mcp.types.tools`, because a server can list its tools without them.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class CallToolResult(Result):
     content: list[ContentBlock]
     # An object until 2025-11-25; any JSON value since 2026-07-28, null included.
     structured_content: Any = since("2025-06-18", null=True)
-    # True if the tool failed: the model gets to see such a failure, which it would not if it were a JSON-RPC error.
+    # True if the tool failed. The model sees such a failure; it would not see a JSON-RPC error.
     is_error: bool | None = None
 
 
@@ -67,7 +67,7 @@ class ListToolsResult(CacheablePage):
 
     tools: list[Tool]
 
-    # In place of pydantic's own, which yields the fields.
+    # This replaces pydantic's own, which yields the fields.
     def __iter__(self) -> Iterator[Tool]:  # type: ignore[override]
         """Yield the tools of this page."""
         return iter(self.tools)

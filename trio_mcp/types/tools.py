@@ -21,11 +21,11 @@ class ToolAnnotations(WireModel, since="2025-03-26"):
     title: str | None = None
     # Absent means false: the tool may change things.
     read_only_hint: bool | None = None
-    # Absent means true. This and the next count only for a tool that is not read-only.
+    # Absent means true. This hint and the next one count only for a tool that is not read-only.
     destructive_hint: bool | None = None
     # Absent means false: calling the tool again may have a further effect.
     idempotent_hint: bool | None = None
-    # Absent means true: the tool deals with things outside of the server, such as the web.
+    # Absent means true: the tool deals with things outside the server, such as the web.
     open_world_hint: bool | None = None
 
 

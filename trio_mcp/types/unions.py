@@ -1,7 +1,7 @@
 """Unions of everything that a side may send, over all revisions, and models of the reserved keys of ``_meta``.
 
 They are for programs that want to validate such data. The library itself uses the method table, and ``_meta`` as a
-plain dict. Requests and notifications are told apart by their method; the type of a result follows from its request.
+plain dict. The method distinguishes requests and notifications; the type of a result follows from its request.
 """
 
 import typing
@@ -112,13 +112,13 @@ ClientRequest = typing.Annotated[
     Field(discriminator="method"),
 ]
 
-# As messages, in the legacy era, or as questions within a result, in the modern era.
+# These are messages in the legacy era, and questions within a result in the modern era.
 ServerRequest = typing.Annotated[
     PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest | _TaskRequest,
     Field(discriminator="method"),
 ]
 
-# Of these a modern client sends only cancellations.
+# A modern client sends only cancellations.
 ClientNotification = typing.Annotated[
     CancelledNotification
     | InitializedNotification
@@ -165,7 +165,7 @@ ServerResult = (
 
 MetaObject = dict[str, Any]
 
-# Field names and their keys. The names alone don't yield the keys here, which have a prefix.
+# The key of each field: most keys have a prefix, so they can't be derived from the names.
 _KEYS = {
     "protocol_version": meta.PROTOCOL_VERSION,
     "client_info": meta.CLIENT_INFO,
@@ -211,7 +211,7 @@ class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
     server_info: Implementation | None = None
 
 
-# Has the name of typing.Annotated, which this module therefore uses with its prefix.
+# It has the same name as typing.Annotated, so this module writes that one with its prefix.
 class Annotated(WireModel, only="2024-11-05"):
     """The base of constructs with annotations, whose type has no name of its own in that revision."""
 

@@ -58,7 +58,7 @@ def era_of(revision: str) -> Era:
 
 def at_least(revision: str, minimum: str) -> bool:
     """Return whether ``revision`` is ``minimum`` or a later one; False if either is unknown."""
-    # Not by comparing strings: an unknown name, such as "draft", must not count as later than all.
+    # Strings are not compared, as an unknown name, such as "draft", must not count as later than all others.
     here = _POSITION.get(revision)
     there = _POSITION.get(minimum)
     return here is not None and there is not None and here >= there

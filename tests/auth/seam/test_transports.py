@@ -232,7 +232,7 @@ async def test_a_proxy_whose_login_has_ended_says_what_to_do(caplog: pytest.LogC
         auth.token, auth.denies = "ended", True
         with pytest.raises(McpError, match="is unavailable: AuthorizationError"):
             await client.call_tool("fine")
-    (record,) = [each for each in caplog.records if "did not answer" in each.getMessage()]
+    (record,) = [each for each in caplog.records if "did not respond" in each.getMessage()]
     assert "authorization failed: " in record.getMessage()
     assert record.exc_info is None
 

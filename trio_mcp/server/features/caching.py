@@ -13,7 +13,7 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["MAX_TTL", "CacheHint", "CacheHints", "checked_hint", "checked_hints"]
 
-# Chosen: a year, as is usual for HTTP's max-age. In milliseconds it is exact in any JSON parser (less than 2**53).
+# Chosen: a year, as is usual for HTTP's max-age. Its milliseconds are exact in any JSON parser (less than 2**53).
 MAX_TTL = 365 * 24 * 3600.0
 """The longest time to live, in seconds."""
 
@@ -31,8 +31,9 @@ class CacheHint:
     """How long a client may cache a result, and whether it may share it with others (modern era only).
 
     Attributes:
-        ttl: Seconds for which the result counts as fresh; 0 for not at all. Not a promise: the data may change earlier.
-        scope: ``"private"``: for the user that made the request only. ``"public"``: for all users, also in shared
+        ttl: Seconds for which the result counts as fresh; 0 for not at all. This is not a promise: the data may change
+            earlier.
+        scope: ``"private"``: only for the user that made the request. ``"public"``: for all users, including shared
             caches, even if the server requires credentials.
     """
 
@@ -46,7 +47,7 @@ class CacheHint:
 
 
 def checked_hint(hint: object, what: str) -> CacheHint:
-    """Return a hint, checked.
+    """Return a hint after checking it.
 
     Raises:
         TypeError: If it is not a `CacheHint`.
@@ -63,10 +64,11 @@ def checked_hints(given: CacheHints | None) -> dict[str, dict[str, Any]]:
         TypeError: If the hints are not a mapping of methods to `CacheHint`.
         ValueError: If the results of a method can't be cached.
     """
-    # In the modern era the fields are required in these results, so each method has some, hint or not.
-    # Which methods are cacheable is a fact of the method table, so a new revision needs no change here.
-    specs = methods_of(MODERN_REVISIONS[-1])
-    wire = {method: CacheHint().to_wire() for method, spec in specs.items() if spec.cacheable}
+    # The modern era requires the fields in these results, so each method has some even without a hint. The method
+    # table says which methods are cacheable, so a new revision needs no change here.
+    wire = {
+        method: CacheHint().to_wire() for method, spec in methods_of(MODERN_REVISIONS[-1]).items() if spec.cacheable
+    }
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"cache_hints must be a mapping of methods to CacheHint, got {type(given).__name__}")
     for method, hint in (given or {}).items():

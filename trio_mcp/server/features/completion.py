@@ -9,8 +9,9 @@ from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import ServedContext
-from trio_mcp.server.features.feature import NO_SCOPES, FeatureSettings, Mounted, Needs
+from trio_mcp.server.features.feature import NO_SCOPES, FeatureSettings, Mounted, Needs, scopes_of
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
+from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -37,8 +38,7 @@ class Completer:
     def bind(self, value: str, arguments: Mapping[str, str], context: ServedContext[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
         # A function with one parameter gets the text alone.
-        given = dict(zip(self.parameters, (value, dict(arguments)), strict=False))
-        return self.function.bind(given, context)
+        return self.function.bind(dict(zip(self.parameters, (value, dict(arguments)), strict=False)), context)
 
 
 class CompletionFeature:
@@ -79,8 +79,8 @@ class CompletionFeature:
         if not callable(function):
             raise TypeError(f"a completion must be a function, got {type(function).__name__}")
         what = f"the completion of {argument!r}"
-        # Prompts and templates may be added after their completions. What is there already is checked at once; a
-        # template names its variables itself, so its completions can always be checked.
+        # Prompts may be added after their completions, so only an existing prompt can be checked here. A template
+        # names its variables itself, so its completions can always be checked.
         if prompt is not None:
             key = ("ref/prompt", prompt, argument)
             found = self._prompts.registry.find(prompt)
@@ -92,7 +92,7 @@ class CompletionFeature:
             if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = self._make_completer(function, what)
-        # In one step, as another thread may register the same one.
+        # This is a single step, as another thread may register the same one.
         if self._completers.setdefault(key, completer) is not completer:
             raise ValueError(f"{what} of {key[1]!r} is already registered")
         self._offered = True
@@ -122,9 +122,11 @@ class CompletionFeature:
         reference = params.get("ref")
         if type(reference) is not dict:
             return NO_SCOPES
-        name, uri = reference.get("name"), reference.get("uri")
-        needed = self._prompts.needed(name) if reference.get("type") == "ref/prompt" else NO_SCOPES
-        return self._resources.needed(uri) if reference.get("type") == "ref/resource" and type(uri) is str else needed
+        if reference.get("type") == "ref/prompt":
+            return scopes_of(self._prompts.registry, reference.get("name"))
+        if reference.get("type") == "ref/resource":
+            return scopes_of(self._resources.templates, reference.get("uri"))
+        return NO_SCOPES
 
     async def _complete(self, context: ServedContext[Any]) -> dict[str, Any]:
         # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).
@@ -133,8 +135,8 @@ class CompletionFeature:
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(context, kind, name, argument)
-        # A mounted server completes its own, as its middleware expects, and by the name that it knows. If it has no
-        # completions at all, a function registered here may still do it.
+        # A mounted server completes its own arguments, through its middleware and under the name that it knows. If it
+        # has no completions at all, a function registered here may still do it.
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
             return await mounted.pass_on(context, ref=reference)
@@ -144,8 +146,9 @@ class CompletionFeature:
         try:
             return {"completion": _completion(await completer.bind(value, settled, context)())}
         except Exception as exc:
-            text = f"the completion of {argument[:100]!r} for {name[:200]!r} failed"
-            raise self._settings.failure(context, text, exc, PromptOutputError) from None
+            raise self._settings.failure(
+                context, f"the completion of {argument[:100]!r} for {name[:200]!r} failed", exc, PromptOutputError
+            ) from None
 
     def _find(
         self, context: ServedContext[Any], kind: str, name: str, argument: str
@@ -155,25 +158,18 @@ class CompletionFeature:
         Raises:
             McpError: If the prompt, the template or the argument is unknown (-32602).
         """
+        registry: Registry[Any] = self._prompts.registry if kind == "ref/prompt" else self._resources.templates
+        entry = registry.get(name)
+        if entry is None or (entry.filtered and not self._settings.shows(entry, context)):
+            raise McpError(INVALID_PARAMS, f"unknown {registry.kind}: {name[:200]!r}")
+        self._settings.check_scopes(entry.scopes, context)
         if kind == "ref/prompt":
-            prompt = self._prompts.registry.get(name)
-            if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
-                raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
-            self._settings.check_scopes(prompt.scopes, context)
-            if not prompt.takes(argument):
+            if not entry.takes(argument):
                 raise McpError(INVALID_PARAMS, f"the prompt {name!r} has no argument {argument[:100]!r}")
-            return prompt.choices.get(argument, []), prompt.mounted
-        resource = self._resources.templates.get(name)
-        if (
-            resource is None
-            or resource.template is None
-            or (resource.filtered and not self._settings.shows(resource, context))
-        ):
-            raise McpError(INVALID_PARAMS, f"unknown resource template: {name[:200]!r}")
-        self._settings.check_scopes(resource.scopes, context)
-        if argument not in _variables(resource.template):
+            return entry.choices.get(argument, []), entry.mounted
+        if argument not in _variables(entry.template):
             raise McpError(INVALID_PARAMS, f"the template {name!r} has no variable {argument[:100]!r}")
-        return [], resource.mounted
+        return [], entry.mounted
 
 
 def _variables(template: UriTemplate) -> tuple[str | None, ...]:
@@ -217,7 +213,7 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
 
 def _matching(choices: list[str], value: str) -> list[str]:
     """Return the choices that begin with the text, then those that contain it, ignoring case."""
-    # The order of the values is kept within both groups: it is the author's.
+    # Both groups keep the order of the values, which is the author's.
     typed = value.casefold()
     beginning = [choice for choice in choices if choice.casefold().startswith(typed)]
     return beginning + [choice for choice in choices if typed in choice.casefold() and choice not in beginning]
@@ -236,8 +232,8 @@ def _completion(found: Any) -> dict[str, Any]:
     wire = completion.to_wire()
     count = len(completion.values)
     if count > MAX_VALUES:
-        # The function may know of more matches than it returned. A total below the number of values is wrong, and one
-        # that it left out on purpose (has_more without a total) stays out.
+        # The function may know of more matches than it returned. A total below the number of values is wrong, and a
+        # total that it left out on purpose (has_more without a total) stays out.
         total = completion.total
         if total is not None or not completion.has_more:
             wire["total"] = max(count, total or 0)

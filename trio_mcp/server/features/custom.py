@@ -43,7 +43,7 @@ class NotificationContext:
     Attributes:
         method: The notification's method.
         params: The parameters as plain data, including ``_meta``.
-        state: What the server's lifespan yielded; None without a lifespan.
+        state: The value that the server's lifespan yielded; None without a lifespan.
     """
 
     method: str
@@ -76,8 +76,8 @@ class CustomFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        # The schemas before 2026-07-28 don't have this capability, but they allow further ones, and SEP-2133 puts
-        # extensions into the handshake.
+        # The schemas before 2026-07-28 don't have this capability, but they allow additional ones, and SEP-2133
+        # declares extensions in the handshake.
         extensions = self._settings.extensions
         return {"extensions": copy.deepcopy(extensions)} if extensions else {}
 
@@ -93,9 +93,11 @@ class CustomFeature:
         what = f"method {_checked_name(name, function)!r}"
         self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem of the function
         if extension is not None and extension not in self._settings.extensions:
-            missing = f"{what}: the extension {extension!r} is not declared"
-            raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")
-        # Unlike for tools, no contract is read from type hints: the models say what goes in and out.
+            raise ValueError(
+                f"{what}: the extension {extension!r} is not declared; "
+                f"pass extensions={{{extension!r}: {{}}}} to the Server"
+            )
+        # Unlike for tools, no contract is read from the type hints: the models are the contract.
         call = read_handler(function, self._settings.surroundings, what)
         own = _CustomMethod(self._settings, what, call, params, result, extension)
         self.registry.add(RegisteredMethod(name, own.handle))
@@ -113,7 +115,7 @@ class CustomFeature:
             try:
                 values = _validated(given, params)
             except ValidationError as exc:
-                # A notification has no response that could say so: the session passes this error to `on_error`.
+                # A notification has no response to report it in: the session passes this error to `on_error`.
                 raise RemoteProtocolError(f"invalid parameters of the {what}: {brief(exc)}") from None
             await function(values, NotificationContext(name, given, states.get(self._settings)))
 
@@ -135,7 +137,7 @@ class _CustomMethod:
 
     async def handle(self, context: ServedContext[Any]) -> dict[str, Any]:
         if self.extension is not None and self.extension not in context.client_extensions:
-            # The legacy era has no error for a missing extension: to such a client the method does not exist.
+            # The legacy era has no error for a missing extension: for its clients, the method does not exist.
             if not context.rules.missing_extension_error:
                 raise McpError(
                     METHOD_NOT_FOUND,
@@ -153,7 +155,7 @@ class _CustomMethod:
             raise self.settings.failure(context, f"the {self.what} failed", exc, ResultError) from None
 
     def _wire(self, value: Any) -> dict[str, Any]:
-        # An instance of the model is not validated again: pydantic did so when it was made.
+        # An instance of the model is not validated again, as pydantic validated it when it was made.
         if self.result is not None and not isinstance(value, self.result):
             try:
                 value = self.result.model_validate(value)
@@ -172,7 +174,7 @@ def _checked_name(name: str, function: object) -> str:
     if name.startswith("rpc."):  # JSON-RPC 2.0, section 4
         raise ValueError(f"{name!r}: JSON-RPC reserves names that begin with 'rpc.'; choose another one")
     if not callable(function) or isinstance(function, type):
-        raise TypeError(f"{name!r} must be answered by a function, got {function!r}")
+        raise TypeError(f"{name!r} must be handled by a function, got {function!r}")
     return name
 
 

@@ -18,12 +18,11 @@ FeatureT = TypeVar("FeatureT", bound=Feature)
 class Deferred(Generic[PartT]):
     """A part that is made when the program, or a request, first uses it.
 
-    If it is a feature, it has nothing on offer until then: it declares no capabilities, and no request for it needs
-    scopes.
+    If it is a feature, it offers nothing until then: it declares no capabilities, and no request for it needs scopes.
 
     Args:
         make: Imports the part and makes it. May be called in two threads at once; one of the results is discarded.
-        adopt: Called with the part once it is made, before anybody else gets it.
+        adopt: Called with the part once it is made, before any caller gets it.
         methods: If it is a feature, the methods that it will have.
 
     Attributes:
@@ -40,9 +39,9 @@ class Deferred(Generic[PartT]):
         self._adopting = threading.Lock()
 
     def get(self) -> PartT:
-        """Return the part, and make it if need be. Callable from any thread."""
+        """Return the part, and make it on first use. Callable from any thread."""
         if self.made is None:
-            # It is made without the lock: an import waits for other threads, and one of those may wait here.
+            # The lock is not held here: an import waits for other threads, and one of those may wait for the lock.
             made = self._make()
             with self._adopting:
                 if self.made is None:
@@ -52,12 +51,12 @@ class Deferred(Generic[PartT]):
 
     @property
     def methods(self: Deferred[FeatureT]) -> dict[str, Handler]:
-        """The feature's handlers, by method; until it is made, one that makes it."""
+        """The feature's handlers, by method; until it is made, a handler that makes it."""
         return dict.fromkeys(self._names, self._first) if self.made is None else dict(self.made.methods)
 
     @property
     def needs(self: Deferred[FeatureT]) -> dict[str, Needs]:
-        """The functions that tell which scopes a request needs, by method."""
+        """The functions that return the scopes that a request needs, by method."""
         return {} if self.made is None else dict(self.made.needs)
 
     def capabilities(self: Deferred[FeatureT], revision: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Dispatch:
 
     Attributes:
         methods: The handler of each method.
-        needs: What tells the scopes that a request needs, for methods whose requests may need some.
+        needs: The functions that return the scopes of a request, for methods whose requests may need some.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
@@ -42,7 +42,7 @@ class Dispatch:
         self._settings = settings
 
     def add(self, feature: Feature) -> None:
-        """Add a feature's handlers, and what tells the scopes that requests for it need."""
+        """Add a feature's handlers, and its functions for the scopes that requests need."""
         self.needs.update(feature.needs)
         self.methods.update(feature.methods)
 
@@ -63,26 +63,27 @@ class Dispatch:
         return NO_SCOPES if needs is None else needs(params)
 
     async def serve(self, context: ServedContext[Any]) -> dict[str, Any]:
-        """Answer a request, in the request's task.
+        """Return the result of a request; called in the request's task.
 
         Raises:
             McpError: If the method is unknown (-32601), or the handler refuses the request.
         """
         handler = self.methods.get(context.method)
-        # The middleware can't help either: it runs around requests that have a handler, and can't add methods.
+        # Middleware only runs around requests that have a handler: it can't add methods.
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         context.settings = self._settings
         meta = context.meta
-        # The task inherited the trace in which the server was started, if any, which is not the request's: replace it.
-        # Without either there is nothing to do, which saves every ordinary request the parsing.
+        # The task may have inherited the trace in which the server was started: the request's trace replaces it. If
+        # there is neither, nothing has to be done, which saves ordinary requests the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
-        # HTTP has judged them before; on a WebSocket this comes first. A middleware sees nothing of what is refused.
+        # HTTP has checked the scopes before; on a WebSocket this is the first check. Middleware never sees a request
+        # that is refused here.
         if self._settings.scoped and context.connection.permit is not None:
             self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
-        # The function runs once for each request and in the event loop, before anything sees the context. If it fails,
-        # so does the request: it must not pass as one of an unknown caller.
+        # `Server(principal=…)` runs once for each request and in the event loop, before anything sees the context. If
+        # it fails, so does the request: it must not pass as one of an unknown caller.
         metadata = incoming_of(context).metadata
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
@@ -90,14 +91,14 @@ class Dispatch:
             from trio_mcp.principal import as_principal  # deferred: few servers know principals
 
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
-        # It is never reset: the task serves this request only, and ends with it.
+        # This is never reset, as the task serves only this request and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 
     async def through(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
         result = await _through(self._settings.middleware, self.methods[context.method], context)
-        # A middleware that forgets to return its result is an easy mistake, and a None would fail far from here.
+        # Forgetting to return the result is an easy mistake in a middleware, and None would fail far from here.
         if type(result) is not dict:
             raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
         return result
@@ -106,7 +107,7 @@ class Dispatch:
 def _through(
     middleware: Sequence[Middleware], handler: Handler, context: ServedContext[Any]
 ) -> Awaitable[dict[str, Any]]:
-    # By recursion and without a prepared chain: call_next may be called twice, or not at all.
+    # Recursion instead of a prepared chain, as call_next may be called twice, or not at all.
     if not middleware:
         return handler(context)
     return middleware[0](context, lambda: _through(middleware[1:], handler, context))

@@ -53,6 +53,7 @@ __all__ = [
     "described",
     "held",
     "name_of",
+    "scopes_of",
 ]
 
 Handler: TypeAlias = Callable[[ServedContext[Any]], Awaitable[dict[str, Any]]]
@@ -68,7 +69,7 @@ Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str,
 Identify: TypeAlias = "Callable[[Context[Any]], str | Principal | None]"
 """``(context) -> principal``: see `Server`."""
 Needs: TypeAlias = Callable[[Mapping[str, Any]], frozenset[str]]
-"""``(params) -> scopes``: what a request needs."""
+"""``(params) -> scopes``: the scopes that a request needs."""
 Visible: TypeAlias = Callable[[Context[Any], "Entry[Any]"], bool]
 """``(context, entry) -> bool``: see `Server`."""
 EntryKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
@@ -82,7 +83,7 @@ SLICE = 250
 
 @attrs.frozen(kw_only=True)
 class ListOptions:
-    """How a server hands out its lists.
+    """How a server serves its lists.
 
     Attributes:
         page_size: How many entries a page has.
@@ -107,7 +108,7 @@ class Feature(Protocol):
 
     @property
     def needs(self) -> Mapping[str, Needs]:
-        """The functions that tell which scopes a request needs, for methods whose requests may need some."""
+        """The functions that return the scopes of a request, for methods whose requests may need some."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
@@ -133,32 +134,31 @@ class Mounted(Protocol):
         """The entry's name in the mounted server."""
 
     async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
-        """Let the mounted server answer a request, with some parameters changed."""
+        """Let the mounted server handle a request, with some parameters changed."""
 
     def can_complete(self) -> bool:
         """Return whether the mounted server has completions."""
 
     def shows(self, context: ServedContext[Any]) -> bool:
-        """Return whether the entry exists for the client of a request, as the mounted server has it."""
+        """Return whether the entry exists for the client of a request, according to the mounted server."""
 
 
-# They compare by identity, and so are hashable: the values of a run's lifespans are keyed by the settings of their
-# servers.
+# Settings compare by identity and so are hashable, because they are the keys for the states of a run's lifespans.
 @attrs.define(eq=False)
 class FeatureSettings:
     """The part of a server that its features can see.
 
     Attributes:
         info: The server's name, version and description.
-        surroundings: What users' functions are called with: context type, threads, overrides.
+        surroundings: The context type, threads and overrides for calls of users' functions.
         page_size: The number of entries on a page of a list.
         cache_hints: For each cacheable method, the fields to add to its result.
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: The middleware around every request that has a handler.
-        principal: Tells on whose behalf a request is made; None if that is unknown.
-        visible: Tells whether an entry exists for the client of a request; None if all do.
+        principal: Returns on whose behalf a request is made; None if that is unknown.
+        visible: Returns whether an entry exists for the client of a request; None if all do.
         extensions: The declared extensions, with their settings.
-        scoped: Something on offer that needs scopes, such as ``"tool 'write'"``; empty if nothing ever did.
+        scoped: An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one.
         runs: The runs of this server and of those that it is mounted in.
     """
 
@@ -184,22 +184,22 @@ class FeatureSettings:
 
         Args:
             context: The context of the request.
-            text: What failed.
+            text: A text that says which function failed.
             exc: The exception.
             ours: The exception type that this library raises there; its text makes sense without the type's name.
         """
         context.failure = exc
-        # The frames of this library and of Trio say nothing about what the user's own function has raised.
+        # The frames of this library and of Trio say nothing about an exception that the user's function has raised.
         traceback = exc.__traceback__ if is_raised_inside(exc) else outer_frames(exc.__traceback__)
         advice = ASYNCIO if isinstance(exc, RuntimeError) and "no running event loop" in str(exc) else ""
-        # Logged even if the client gets to see it: the traceback is for the server's operator.
+        # Logged even if the client sees the text, as the traceback is for the server's operator.
         logger.error("%s%s", text, advice, exc_info=(type(exc), exc, traceback))
         if not self.expose_errors:
             return text
         return f"{text}: {exc}" if isinstance(exc, ours) else f"{text}: {type(exc).__name__}: {exc}"
 
     def failure(self, context: ServedContext[Any], text: str, exc: Exception, ours: type[Exception]) -> McpError:
-        """Return the error response for an exception; an `McpError` is meant for the client and returned as it is."""
+        """Return the error response for an exception; an `McpError` is meant for the client and returned unchanged."""
         exc = single(exc)  # a handler that uses a nursery raises its McpError inside a group
         if isinstance(exc, McpError):
             return exc
@@ -209,19 +209,19 @@ class FeatureSettings:
         """Refuse a request without the scopes that it needs; where there is no HTTP, it needs none.
 
         Raises:
-            ScopesMissing: If it has not all of them.
+            ScopesMissing: If it lacks one of them.
         """
         permit = context.connection.permit
         if permit is None or not needed:
             return
-        # Of the token: `Server(principal=…)` may have put another one in its place.
+        # This is the principal of the token: `Server(principal=…)` may have set another one in the context.
         principal: Any = context.transport_metadata.get("principal")
         refusal = permit(principal, needed)
         if refusal is not None:
             raise ScopesMissing(refusal)
 
     def shows(self, entry: Entry[Any], context: ServedContext[Any]) -> bool:
-        """Return whether an entry exists for the client of a request. Only an entry that is `filtered` may not."""
+        """Return whether an entry exists for the client of a request, which only a `filtered` one may not."""
         try:
             shown = self.visible is None or self.visible(context, entry)
             # An async function's coroutine would count as true, and show everything.
@@ -233,7 +233,7 @@ class FeatureSettings:
         return shown and (entry.mounted is None or entry.mounted.shows(context))
 
     async def list_page(self, registry: Registry[ListedT], key: str, context: ServedContext[Any]) -> dict[str, Any]:
-        """Answer a request for a page of a list.
+        """Return the result of a request for a page of a list.
 
         Raises:
             McpError: If the cursor was not made by this server (-32602).
@@ -242,12 +242,12 @@ class FeatureSettings:
         last, next_cursor, private = 0, None, {}
         for number, (serial, each) in enumerate(registry.after(context.params.get("cursor")), 1):
             if each.filtered:
-                private = {"cacheScope": "private"}  # the list of this client, which no cache may share
+                private = {"cacheScope": "private"}  # the list differs by client, so no cache may share it
                 if number % SLICE == 0:
                     await trio.lowlevel.checkpoint()
                 if not self.shows(each, context):
                     continue
-            # This comes after the check: the cursor of a page after which nothing is shown would tell of hidden items.
+            # This comes after the check: a cursor with nothing visible after it would reveal hidden items.
             if len(page) == self.page_size:
                 next_cursor = registry.cursor_after(last)
                 break
@@ -276,14 +276,15 @@ DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceT
 
 @attrs.frozen
 class Entry(Generic[DefinitionT]):
-    """A tool, a resource, a resource template or a prompt as the server holds it.
+    """A registered tool, resource, resource template or prompt.
 
     Attributes:
-        definition: What clients see in the list: a `types.Tool`, for example. Not to be changed.
+        definition: The entry that clients see in the list, such as a `types.Tool`. It must not be changed.
         tags: The tags that it was registered with.
         function: The user's function. Not for filters.
         mounted: The origin, if the entry is a copy from a mounted server. Not for filters.
-        filtered: Whether a ``visible=`` decides about it, here or in the server that it comes from. Not for filters.
+        filtered: Whether a ``visible=`` decides whether it exists, here or in the server that it comes from. Not for
+            filters.
         scopes: The scopes that a request for it needs.
     """
 
@@ -293,7 +294,7 @@ class Entry(Generic[DefinitionT]):
     mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     filtered: bool = attrs.field(default=False, kw_only=True)
     scopes: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
-    # The wire form by revision. Lists are what clients ask for most, and a definition never changes.
+    # The wire form by revision: clients request lists most often, and a definition never changes.
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -303,7 +304,7 @@ class Entry(Generic[DefinitionT]):
 
     @property
     def told_scopes(self) -> frozenset[str]:
-        """The scopes that a request needs which only names it; none if whether it exists is yet to be decided."""
+        """The scopes for a request that only names the entry; none if a filter is yet to decide whether it exists."""
         return NO_SCOPES if self.filtered else self.scopes
 
     @property
@@ -325,11 +326,17 @@ class Entry(Generic[DefinitionT]):
 ListedT = TypeVar("ListedT", bound=Entry[Any])
 
 
+def scopes_of(registry: Registry[ListedT], name: object) -> frozenset[str]:
+    """Return the scopes that a request needs for the entry that it names; none if there is no such entry."""
+    entry = registry.get(name) if type(name) is str else None
+    return NO_SCOPES if entry is None else entry.told_scopes
+
+
 def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
-    """Return the tags given.
+    """Return the given tags after checking them.
 
     Raises:
-        TypeError, ValueError: If they are no collection of strings, or one is empty.
+        TypeError, ValueError: If they are not a collection of strings, or one is empty.
     """
     return _checked_words("tag", tags, what)
 
@@ -350,14 +357,14 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     from trio_mcp.principal import SCOPE  # deferred: few servers need scopes
 
     for scope in found:
-        # A challenge has them in one quoted string, separated by spaces.
+        # A challenge lists them in one quoted string, separated by spaces.
         if not SCOPE.fullmatch(scope):
-            raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one by itself")
+            raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one separately")
     return found
 
 
 def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> dict[str, Any]:
-    """Return what all entries share besides their definitions: tags, scopes, and whether a filter decides about them.
+    """Return the fields that all entries share besides the definition: tags, scopes, and whether they are filtered.
 
     Raises:
         TypeError, ValueError: If the tags, the scopes, or ``enabled``, are invalid.
@@ -366,15 +373,33 @@ def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> di
     scopes = _checked_scopes(details.get("scopes"), what)
     if scopes:
         settings.scoped = what
-    tags = checked_tags(details.get("tags"), what)
-    return {"tags": tags, "scopes": scopes, "filtered": settings.visible is not None}
+    return {
+        "tags": checked_tags(details.get("tags"), what),
+        "scopes": scopes,
+        "filtered": settings.visible is not None,
+    }
 
 
-def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:
-    """Return the name given, or else the function's own; not checked yet."""
+def name_of(kind: str, function: Callable[..., Any], details: Mapping[str, Any]) -> str:
+    """Return the given name, or else the function's own; which characters it may have is not checked yet.
+
+    Args:
+        kind: The kind of entry, for error messages: ``"a tool"``.
+        function: The function of the entry.
+        details: The details of the entry.
+
+    Raises:
+        TypeError: If the function can't be called, or the name is not a string.
+    """
+    if not callable(function):
+        raise TypeError(f"{kind} must be a function, got {type(function).__name__}")
     name = details.get("name")
-    # A partial has no name, but the function in it has one. An instance with `__call__` gets that of its class.
-    return getattr(bare(function), "__name__", type(function).__name__) if name is None else name
+    if name is None:
+        # A partial has no name, but its function does. An instance with `__call__` gets the name of its class.
+        name = getattr(bare(function), "__name__", type(function).__name__)
+    if not isinstance(name, str):
+        raise TypeError(f"{kind}'s name must be a string, got {name!r}")
+    return name
 
 
 def described(details: Mapping[str, Any], function: Function, what: str) -> dict[str, Any]:

@@ -46,8 +46,8 @@ class ListeningFeature:
 
     Args:
         declared: Returns the capabilities that the server declares to clients of a revision.
-        hidden: Returns those of some URIs that name something that the client of a request must not hear of; None if
-            nothing is ever hidden.
+        hidden: Of some URIs, returns those that name something hidden from the client of a request; None if nothing is
+            ever hidden.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ListeningFeature:
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)
         topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
         topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
-        stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # goes into every message of this subscription
+        stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # in every message of this subscription
 
         def send(topic: Topic) -> bool:
             method, uri = topic
@@ -78,20 +78,20 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        # Before the acknowledgement, so that the refusal is a plain error response.
+        # This comes before the acknowledgement, so that a refusal is a plain error response.
         connection.audience.check_room_for(topics)
         if self._hidden is not None:
-            # Acknowledged like one that is unknown, and never told of.
+            # A hidden URI is acknowledged like an unknown one, and never notified.
             hidden = await self._hidden(honored.get(URIS, ()), context)
             topics = [topic for topic in topics if topic[1] not in hidden]
-            connection.audience.check_room_for(topics)  # again: other requests of the client may have taken it
+            connection.audience.check_room_for(topics)  # again, as other requests of the client may have taken the room
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
-            # The acknowledgement must come first, so the listener is registered but not running yet: changes from here
-            # on wait in it. Registered later, it would miss them.
+            # The acknowledgement must come first, so the listener is registered but not running yet: it keeps changes
+            # from here on, which it would miss if it were registered later.
             await context.send_notification(ACKNOWLEDGED, {"_meta": dict(stamp), "notifications": honored})
             await listener.run()
-        # Reached when the server ends, not when the client cancels: then nothing is sent any more.
+        # Reached only when the server ends. When the client cancels, nothing more is sent.
         return {"_meta": stamp}
 
 
@@ -112,7 +112,7 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     if any(len(uri) > MAX_URI for uri in uris):  # they are kept for as long as the request lasts
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
-    # Kinds that are not served are no error: the client sees from the acknowledgement what it will get.
+    # A kind that is not served is not an error: the acknowledgement shows the client what it will get.
     def served(method: str) -> bool:
         spec = method_spec(revision, method)
         return spec is not None and (spec.server_capability is None or declares(declared, spec.server_capability))

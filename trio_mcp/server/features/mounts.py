@@ -1,7 +1,7 @@
 """Mounting: everything that one server offers appears in another server, under a prefix.
 
 The registries of the mounting server hold copies of the mounted server's entries, so lists, pages and name conflicts
-need no rules of their own. A request for a copy goes to the mounted server, through its middleware and with its state.
+need no extra rules. A request for a copy goes to the mounted server, through its middleware and with its state.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mounts:
     Attributes:
         settings: The settings of the server.
         lifespan: Makes the context manager around each run; None without a lifespan.
-        dispatch: Answers the server's requests.
+        dispatch: Handles the server's requests.
         tools, resources, prompts, completion, custom: The features of the server.
         inner: The servers mounted in it.
     """
@@ -58,7 +58,7 @@ class Mounts:
 
     def family(self) -> list[Mounts]:
         """Return the server and all servers mounted in it, each once; the nearest first."""
-        # Breadth first. A server may be reached on several ways, since it can be mounted in several others.
+        # Breadth first. Several paths may lead to a server, since it can be mounted in several others.
         found: dict[Mounts, None] = {self: None}
         waiting = [self]
         while waiting:
@@ -76,23 +76,23 @@ class Mounts:
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
-        # Twice under two prefixes would work for tools, but never for the URIs of resources.
+        # Mounting it twice under two prefixes would work for tools, but never for the URIs of resources.
         if any(mount.other is other for mount in self.inner):
             raise ValueError(f"{what}: it is already mounted there")
         family = other.family()
         if self in family:
             raise ValueError(f"{what}: it would contain itself")
-        # Clients only see the capabilities of this server, and use an extension only if it is declared.
+        # Clients see only the capabilities of this server, and use an extension only if it is declared there.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
                 raise ValueError(
                     f"{what}: it has the extension {extension!r}, which {self.settings.info.name!r} does not declare "
                     f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
                 )
-        # The lifespans of a run nest, so one can't be entered after the nursery that the handlers run in.
+        # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
-                f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
+                f"{what} while that server runs, because it has a lifespan: mount it earlier, or in the lifespan"
             )
         mount = _Mount(other, prefix, self.settings)
         # All or nothing: a conflict in a later registry takes the copies out of the earlier ones.
@@ -127,7 +127,7 @@ class Mounts:
         def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
             mirror = _Mirror(copies, self.settings.info.name, copy)
             source.follow(mirror)
-            # Undoing removes the copies again, as `unfollow` tells the mirror that all items are gone.
+            # Undoing removes the copies again, as `unfollow` tells the mirror that all items are removed.
             undo.callback(source.unfollow, mirror)
 
         # Copies are followed in turn by the servers that this one is mounted in, so nesting needs nothing more.
@@ -160,14 +160,17 @@ class _Mount:
         return self._copy(item, name if self.prefix is None else self._names.join(self.prefix, name))
 
     def relabelled(self, item: RegisteredResource) -> RegisteredResource:
-        """Make the copy of a resource; its name is for people only, so any characters will do."""
+        """Make the copy of a resource; its name is only for people, so any characters are fine."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
 
     def _copy(self, item: EntryT, name: str) -> EntryT:
-        definition = item.definition.model_copy(update={"name": name})
-        filtered = item.filtered or self.settings.visible is not None
-        copy = attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
+        copy = attrs.evolve(
+            item,
+            definition=item.definition.model_copy(update={"name": name}),
+            mounted=_Mounted(self, item),
+            filtered=item.filtered or self.settings.visible is not None,
+        )
         if copy.scopes:
             self.settings.scoped = f"{copy.kind} {copy.name!r}"
         return copy
@@ -177,7 +180,7 @@ class _Mount:
         return RegisteredMethod(item.name, self.pass_on)
 
     async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
-        """Let the mounted server answer a request, with its state and through its middleware.
+        """Let the mounted server handle a request, with its state and through its middleware.
 
         Args:
             context: The request's context.
@@ -185,7 +188,7 @@ class _Mount:
         """
         inner = self.inner(context, changed)
         try:
-            # Past `serve`: trace and log context are set already, and belong to the request.
+            # `serve` is skipped, as trace and log context belong to the request and are set already.
             return await self.other.dispatch.through(inner)
         finally:
             context.failure = inner.failure
@@ -243,14 +246,14 @@ class _Mirror(Generic[ItemT]):
         try:
             self._registry.add(copy, enabled, self)
         except ValueError as exc:
-            # The name may be taken in a server that the user did not touch, far up: say in which.
+            # The name may be taken in a distant server that the caller did not touch: say in which.
             raise ValueError(f"in {self._where!r} {exc}") from None
         self._copies[item.name] = copy
 
     def removed(self, item: ItemT) -> None:
         """Remove the copy of an entry, unless it has already been removed here."""
         copy = self._copies.pop(item.name)
-        # Identity decides: after `remove_tool` on the mounting server, another tool may have been added under the name.
+        # Compared by identity: after `remove_tool` on the mounting server, the name may belong to another tool.
         if self._registry.find(copy.name) is copy:
             self._registry.remove(copy.name)
 

@@ -12,7 +12,6 @@ from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
-    NO_SCOPES,
     Entry,
     EntryKind,
     FeatureSettings,
@@ -20,6 +19,7 @@ from trio_mcp.server.features.feature import (
     described,
     held,
     name_of,
+    scopes_of,
 )
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
@@ -50,7 +50,7 @@ class PromptDetails(TypedDict, total=False):
     Attributes:
         name: The prompt's name; the function's own by default.
         title: The prompt's name for people.
-        description: What the prompt is for; the docstring by default.
+        description: The purpose of the prompt; the docstring by default.
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.
@@ -72,10 +72,10 @@ class PromptDetails(TypedDict, total=False):
 
 @attrs.frozen
 class RegisteredPrompt(Entry["Prompt"]):
-    """A prompt as the server holds it.
+    """A registered prompt of a server.
 
     Attributes:
-        choices: For each argument limited to certain values, those values, as clients write them.
+        choices: The values of each argument that is limited to certain values, as clients write them.
     """
 
     choices: dict[str, list[str]]
@@ -98,7 +98,7 @@ class RegisteredPrompt(Entry["Prompt"]):
             InvalidArguments: If the arguments don't fit.
         """
         values: dict[str, Any] = dict(arguments)
-        # The strings come first: an argument typed `str` must get "5" and "null" as they are.
+        # The strings are tried first: an argument typed `str` must get "5" and "null" as they are.
         try:
             return self.function.bind(values, context)
         except InvalidArguments as exc:
@@ -124,7 +124,7 @@ class PromptFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        # Clients that have seen the capability rely on it, so it stays when the last prompt is removed.
+        # Clients that have seen the capability rely on it, so it remains when the last prompt is removed.
         return {"prompts": {"listChanged": True}} if self.registry.used else {}
 
     def add(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
@@ -142,12 +142,7 @@ class PromptFeature:
         self._settings.announce(PROMPTS_CHANGED)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
-        return self.needed(params.get("name"))
-
-    def needed(self, name: object) -> frozenset[str]:
-        """Return the scopes that a request needs which names a prompt."""
-        prompt = self.registry.get(name) if isinstance(name, str) else None
-        return NO_SCOPES if prompt is None else prompt.told_scopes
+        return scopes_of(self.registry, params.get("name"))
 
     async def _list(self, context: ServedContext[Any]) -> dict[str, Any]:
         self._check_offered(context)
@@ -159,7 +154,7 @@ class PromptFeature:
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "prompts/get needs a name, which must be a string")
         prompt = self.registry.get(name)
-        # The name is the client's: cut, so that it can't fill logs.
+        # The client chose the name, so it is cut: it must not fill logs.
         if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
             raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
         self._settings.check_scopes(prompt.scopes, context)
@@ -175,7 +170,7 @@ class PromptFeature:
                 value = await bind()()
             return _prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
-            # Unlike a tool's, always an error response (`server/prompts`, Error Handling).
+            # Unlike for a tool, this is always an error response (`server/prompts`, Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
             raise self._settings.failure(context, f"the prompt {name!r} failed", exc, PromptOutputError) from None
@@ -203,11 +198,7 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
 def _make_prompt(function: Callable[..., Any], settings: FeatureSettings, details: PromptDetails) -> RegisteredPrompt:
     from trio_mcp.types.prompts import Prompt, PromptArgument
 
-    if not callable(function):
-        raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
-    name = name_of(function, details)
-    if not isinstance(name, str):
-        raise TypeError(f"a prompt's name must be a string, got {name!r}")
+    name = name_of("a prompt", function, details)
     if not name or name == "<lambda>":
         raise ValueError(f"{name!r} is not a valid prompt name; pass name=…")
     what = f"prompt {name!r}"
@@ -218,8 +209,8 @@ def _make_prompt(function: Callable[..., Any], settings: FeatureSettings, detail
         for each, part in properties.items()
     ]
     definition = Prompt(name=name, arguments=arguments or None, **described(details, own, what))
-    # Choices and types are read from the JSON Schema, not from the hints: pydantic has resolved aliases, unions and
-    # enumerations there already.
+    # Choices and types are read from the JSON Schema and not from the hints, because there pydantic has resolved
+    # aliases, unions and enumerations.
     options = {each: list(alternatives(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(
         definition,
@@ -267,10 +258,10 @@ def _message(item: Any) -> PromptMessage:
 
 
 def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
-    """Return all listed values as clients write them, without null: that is expressed by omitting the argument."""
+    """Return all listed values as clients write them, without null, which clients express by omitting the argument."""
     found: dict[str, None] = {}
     for option in options:
-        # A bool is neither a `const` nor an `enum`.
+        # The schema of a bool has neither `const` nor `enum`.
         for value in listed_values(option) or ([True, False] if option.get("type") == "boolean" else ()):
             if isinstance(value, (str, int, float)):  # bool included; the text is what `bind` parses again
                 found[value if isinstance(value, str) else json.dumps(value)] = None

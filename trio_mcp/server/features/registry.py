@@ -28,7 +28,7 @@ class Named(Protocol):
 ItemT = TypeVar("ItemT", bound=Named)
 FollowedT = TypeVar("FollowedT", contravariant=True)
 
-# Our cursors have about 50 characters at most. Checked before decoding, so that a long one costs nothing.
+# Our cursors have about 50 characters at most. The length is checked before decoding, so that a long one costs nothing.
 MAX_CURSOR = 100
 """The maximum length of a cursor, in characters."""
 
@@ -55,23 +55,24 @@ class Registry(Generic[ItemT]):
         taken: The error message for a name that is taken.
 
     Attributes:
-        get: Returns the enabled item of a name, or None. The bound method of a dict, as every call starts with it.
+        get: Returns the enabled item of a name, or None. It is the bound method of a dict, as every call begins with
+            it.
     """
 
-    # A cursor is the serial number of the last item of its page. The next page is whatever has a higher one, so items
-    # that are added or removed in between neither repeat nor hide others.
+    # A cursor is the serial number of the last item of its page. The next page has the items with higher numbers, so
+    # items that are added or removed in between neither repeat nor hide others.
 
     def __init__(self, kind: str, taken: str = "there is already a {kind} named {name!r}") -> None:
         self.kind = kind
         self._taken = taken
         self._items: dict[str, ItemT] = {}  # those that are enabled
         self._numbered: dict[str, tuple[int, ItemT]] = {}  # all of them with their serial numbers, in order
-        # Who has disabled an item: this server, or the one that it was copied from. It takes both to enable it.
+        # Who has disabled an item: this server, or the one that it was copied from. Both must agree to enable it.
         self._off: dict[str, set[object]] = {}
         self.get = self._items.get
         self._last_serial = 0
-        # Followers are called with it held, and take the locks of their own registries. This can't deadlock: the order
-        # is always from a mounted server to those that it is mounted in, and no server contains itself.
+        # Followers are called with the lock held, and take the locks of their own registries. This can't deadlock: the
+        # order is always from a mounted server to those that it is mounted in, and no server contains itself.
         self._changing = threading.Lock()
         self._followers: tuple[Follower[ItemT], ...] = ()
 
@@ -104,8 +105,8 @@ class Registry(Generic[ItemT]):
                     follower.added(item, enabled)
                     undo.callback(follower.removed, item)
                 undo.pop_all()
-            # Numbers are not reused, so that the cursor of a removed item still marks its place. `_items` comes last:
-            # `get` and `in` take no lock, and what they find must be complete.
+            # Numbers are not reused, so that the cursor of a removed item still marks its place. `_items` comes last,
+            # as `get` and `in` take no lock and must only find complete items.
             self._last_serial += 1
             self._numbered[item.name] = (self._last_serial, item)
             if enabled:
@@ -122,7 +123,7 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._numbered:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
-            # The reverse of `add`: `_items`, where every call looks, comes first.
+            # The order is the reverse of that in `add`: `_items`, where every call looks, comes first.
             self._items.pop(name, None)
             self._off.pop(name, None)
             _, item = self._numbered.pop(name)
@@ -134,11 +135,11 @@ class Registry(Generic[ItemT]):
 
         Args:
             name: The item's name.
-            enabled: Whether it shall be enabled. It is once everybody who has disabled it agrees.
-            by: Who wants it.
+            enabled: Whether to enable it, which takes effect once all who have disabled it agree.
+            by: The party that enables or disables it.
 
         Returns:
-            Whether that made a difference.
+            Whether this made a difference.
 
         Raises:
             KeyError: If there is no item of this name.
@@ -161,7 +162,7 @@ class Registry(Generic[ItemT]):
             return True
 
     def everything(self) -> list[ItemT]:
-        """Return all items, disabled ones too, in order."""
+        """Return all items in order, including disabled ones."""
         return [item for _, item in list(self._numbered.values())]  # a copy: other threads may change the registry
 
     def find(self, name: str) -> ItemT | None:
@@ -173,7 +174,7 @@ class Registry(Generic[ItemT]):
         """Tell a follower of all items, and of every change from now on.
 
         Raises:
-            ValueError: If it refuses an item; everything it was told of has been removed from it again.
+            ValueError: If it refuses an item; all earlier items have been removed from it again.
         """
         with self._changing, contextlib.ExitStack() as undo:
             for name, (_, item) in self._numbered.items():
@@ -209,7 +210,7 @@ class Registry(Generic[ItemT]):
                 serial = int(base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")[2])
             except ValueError:
                 serial = 0
-            # Base64 and int() both accept sloppy input, so compare with the cursor that we would have made.
+            # Base64 and int() both accept sloppy input, so the cursor is compared with the one that we would have made.
             if 0 < serial <= self._last_serial and cursor == self.cursor_after(serial):
                 return serial
         raise McpError(INVALID_PARAMS, f"invalid cursor: {str(cursor)[:MAX_CURSOR]!r}")
@@ -218,11 +219,11 @@ class Registry(Generic[ItemT]):
         """Iterate over the enabled items after a cursor (None for all), with their serial numbers.
 
         Raises:
-            McpError: If the cursor was not made here (-32602); at once, not in the iteration.
+            McpError: If the cursor was not made here (-32602); raised at once, not during the iteration.
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
-        # interpreter, so it needs no lock. Of thousands of items, a page looks only at its own.
+        # interpreter, so it needs no lock. Bisecting means that a page only looks at its own items.
         places = list(self._numbered.values())
         first = bisect.bisect_right(places, after, key=lambda place: place[0])
         return (place for place in places[first:] if place[1].name in self._items)

@@ -67,7 +67,7 @@ class ResourceDetails(TypedDict, total=False):
     Attributes:
         name: The resource's name; the function's own by default.
         title: The resource's name for people.
-        description: What the resource is; the docstring by default.
+        description: A description of the resource; the docstring by default.
         mime_type: The type of the contents; by default ``application/json`` for values sent as JSON.
         size: The size of the contents in bytes; not for templates.
         annotations: Hints about the intended audience and the importance.
@@ -98,7 +98,7 @@ class ResourceDetails(TypedDict, total=False):
 
 @attrs.frozen
 class RegisteredResource(Entry[Resource | ResourceTemplate]):
-    """A resource or a resource template, as the server holds it.
+    """A registered resource or resource template of a server.
 
     Attributes:
         template: The template that matches its URIs; None for a single resource.
@@ -179,7 +179,7 @@ class ResourceFeature:
         """Notify the subscribers of a URI; see `Server.notify_resource_updated`."""
         if not isinstance(uri, str):
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
-        # Not checked against the registry: subscribers of a template's resources are known by their URIs alone.
+        # The registry is not checked, as the resources of a template are known only by the URIs of their subscribers.
         self._settings.announce(RESOURCE_UPDATED, uri)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
@@ -193,11 +193,6 @@ class ResourceFeature:
         uris = wanted.get("resourceSubscriptions") if type(wanted) is dict else None
         return NO_SCOPES.union(*(self._needed({"uri": uri}) for uri in uris)) if type(uris) is list else NO_SCOPES
 
-    def needed(self, template: str) -> frozenset[str]:
-        """Return the scopes that a request needs which names a template."""
-        found = self.templates.get(template)
-        return NO_SCOPES if found is None else found.told_scopes
-
     async def _list(
         self, registry: Registry[RegisteredResource], key: str, context: ServedContext[Any]
     ) -> dict[str, Any]:
@@ -206,15 +201,15 @@ class ResourceFeature:
 
     async def _read(self, context: ServedContext[Any]) -> dict[str, Any]:
         uri = self._uri(context)
-        # Which template matches depends on the arguments, so finding a resource already binds them.
+        # The arguments decide which template matches, so finding a resource already binds them.
         resource, call = self._find(uri, context)
         if resource.mounted is not None:
             return _for_this_client(resource, await resource.mounted.pass_on(context))
         revision = context.protocol_version
         try:
             if resource.function.may_ask:
-                # The resource is looked up each time the function runs: if it was removed while the user was thinking,
-                # it is not found.
+                # The resource is looked up each time that the function runs: it may have been removed while the user
+                # was thinking.
                 value = await run_interactive(
                     context, lambda: self._find(uri, context)[1], park=resource.function.park_input
                 )
@@ -224,12 +219,13 @@ class ResourceFeature:
                 value = await call()
             result = _read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
-            # First of all: a function that uses a nursery raises its ResourceNotFound inside a group.
+            # A function that uses a nursery raises its ResourceNotFound inside a group.
             exc = single(exc)
-            if isinstance(exc, ResourceNotFound):  # its text is the function's own, and not for clients
+            if isinstance(exc, ResourceNotFound):  # its text is not for clients
                 raise _not_found(uri, revision) from None
-            text = f"the resource {resource.name!r} failed"
-            raise self._settings.failure(context, text, exc, ContentsError) from None
+            raise self._settings.failure(
+                context, f"the resource {resource.name!r} failed", exc, ContentsError
+            ) from None
         if not context.rules.cache_hints:  # legacy revisions have no such fields
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
@@ -243,12 +239,12 @@ class ResourceFeature:
         return found
 
     def _first(self, uri: str, context: ServedContext[Any] | None) -> tuple[RegisteredResource, Call] | None:
-        """Return what a URI names, offered or not, and the call that reads it."""
+        """Return the resource that a URI names, offered or not, and the call that reads it."""
         if len(uri) > MAX_URI:  # bounds the work of matching templates
             return None
-        # An exact URI wins over any template, and hides them even if its function raises ResourceNotFound. Nor does the
-        # next one that matches take the place of one that is disabled or hidden: a mounted server, to which the request
-        # may be passed, would read the first one.
+        # An exact URI takes precedence over all templates, even if its function raises ResourceNotFound. Likewise, no
+        # later match replaces one that is disabled or hidden: a mounted server, to which the request may be passed,
+        # would read the first match.
         exact = self.registry.find(uri)
         for each in self.templates.everything() if exact is None else [exact]:
             if (call := each.bind(uri, context)) is not None:
@@ -257,14 +253,14 @@ class ResourceFeature:
 
     def _offers(self, resource: RegisteredResource, context: ServedContext[Any]) -> bool:
         registry = self.registry if resource.template is None else self.templates
-        # Here and not in `FeatureSettings.shows`: templates that are disabled are among those looked at.
+        # The registry is asked here, unlike in `FeatureSettings.shows`, because disabled templates are examined, too.
         return registry.get(resource.name) is resource and (
             not resource.filtered or self._settings.shows(resource, context)
         )
 
     async def hidden(self, uris: Collection[str], context: ServedContext[Any]) -> set[str]:
-        """Return those URIs that name something that is disabled or hidden from this client."""
-        # Most servers hide nothing, and need no matching of URIs against templates here.
+        """Return the URIs that name something that is disabled or hidden from this client."""
+        # Most servers hide nothing, and then no URI has to be matched against templates.
         everything = (*self.registry.everything(), *self.templates.everything())
         if len(everything) == len(self.registry) + len(self.templates) and not any(
             each.filtered for each in everything
@@ -272,7 +268,7 @@ class ResourceFeature:
             return set()
         hidden = set()
         for uri in uris:
-            # A URI is matched against every template, which takes a while if there are many of both.
+            # Every URI is matched against every template, which takes a while if there are many of both.
             await trio.lowlevel.checkpoint()
             first = self._first(uri, context)
             if first is not None and not self._offers(first[0], context):
@@ -298,7 +294,7 @@ class ResourceFeature:
         return read_uri(context)
 
     def _check_offered(self, context: ServedContext[Any]) -> None:
-        if not self._offered:  # the capability has never been declared
+        if not self._offered:  # the capability was never declared
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no resources")
 
 
@@ -315,27 +311,23 @@ def read_uri(context: ServedContext[Any]) -> str:
 
 
 def _for_this_client(resource: RegisteredResource, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a read; if others may not see the resource, no cache may share it."""
+    """Return the result of a read, which no cache may share if other clients may not see the resource."""
     hidden = resource.filtered or resource.scopes
     return result | {"cacheScope": "private"} if hidden and "cacheScope" in result else result
 
 
 def _not_found(uri: str, revision: str) -> McpError:
     """Make the error for an unknown URI; its code depends on the revision (`server/resources`, Error Handling)."""
-    # The URI is cut to the length from which on none is looked up, so a client does not get a longer one back.
+    # The URI is cut to the maximum length that is looked up, so that the response can't repeat a longer one.
     return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})
 
 
 def _make_resource(
     uri: str, function: Callable[..., Any], settings: FeatureSettings, details: ResourceDetails
 ) -> RegisteredResource:
-    if not callable(function):
-        raise TypeError(f"a resource must be a function, got {type(function).__name__}")
+    name, size, cache = name_of("a resource", function, details), details.get("size"), details.get("cache")
     check_uri(uri, "the URI of a resource")
     what = f"resource {uri!r}"
-    name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
-    if not isinstance(name, str):
-        raise TypeError(f"{what}: its name must be a string, got {name!r}")
     if not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
     # Braces are not allowed in a URI (RFC 3986), so either of them means a template; a lone one is then refused.
@@ -360,7 +352,7 @@ def _make_resource(
 
 
 def _check_agreement(function: Function, template: UriTemplate | None, what: str) -> None:
-    # Checked when it is registered: at run time a mismatch would look like a URI that does not exist.
+    # This is checked at registration, because at run time a mismatch would look like a URI that does not exist.
     parameters = set(function.input_schema.get("properties", ()))
     required = set(function.input_schema.get("required", ()))
     always = set() if template is None else {*template.variables, *filter(None, [template.exploded])}
@@ -389,7 +381,7 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
         if value.ttl_ms is not None and not 0 <= value.ttl_ms <= MAX_TTL * 1000:
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
-    # A list is several contents only if it holds some; otherwise it is data, sent as JSON.
+    # A list becomes several contents only if it contains some; otherwise it is data, sent as JSON.
     many = isinstance(value, (list, tuple)) and any(isinstance(item, (ResourceContents, *MEDIA)) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}
@@ -413,8 +405,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
         except ValueError as exc:
             raise ContentsError(f"its return value can't be turned into JSON: {exc}") from exc
     # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
-    text = value.encode("utf-8", "backslashreplace").decode()
-    return TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+    return TextResourceContents(uri=uri, mime_type=mime_type, text=value.encode("utf-8", "backslashreplace").decode())
 
 
 def safe_join(directory: str | Path, path: str) -> Path:
@@ -436,14 +427,14 @@ def safe_join(directory: str | Path, path: str) -> Path:
     """
     root = Path(directory).resolve()
     try:
-        # Resolve first, check the result below: only then is it known where `..` and symbolic links lead.
+        # The path is resolved before it is checked below, because `..` and symbolic links may lead anywhere.
         joined = (root / path).resolve()
-        # `resolve` ignores that the system refuses a path, for example because it is too long; this does not.
+        # `resolve` ignores paths that the system refuses, for example because they are too long; this does not.
         joined.lstat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
         raise ResourceNotFound("no such path") from None
     if Path(path).is_absolute() or not joined.is_relative_to(root):
-        raise ResourceNotFound("no such path")  # the same text: it must not tell what exists outside
+        raise ResourceNotFound("no such path")  # the same text, which must not reveal what exists outside
     return joined

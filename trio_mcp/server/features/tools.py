@@ -15,7 +15,6 @@ from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
-    NO_SCOPES,
     Entry,
     EntryKind,
     FeatureSettings,
@@ -23,11 +22,12 @@ from trio_mcp.server.features.feature import (
     described,
     held,
     name_of,
+    scopes_of,
 )
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
+from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.input.options import Asked, without_questions
-from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
+from trio_mcp.server.outputs import NAME, Output, failure_result, read_output, text_result
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.served_session import SingleRequest
 from trio_mcp.types._base import make
@@ -44,14 +44,14 @@ class ToolDetails(TypedDict, total=False):
     Attributes:
         name: The tool's name; the function's own by default.
         title: The tool's name for people.
-        description: What the tool does, for the model; the docstring by default.
+        description: A description of the tool for the model; the docstring by default.
         annotations: Hints about the tool's behaviour.
         icons: Icons, each an https: or data: URI.
         tags: Words of your own, for `Server.enable`, `Server.disable` and ``Server(visible=…)``; not sent to clients.
-        enabled: Whether it is offered; `Server.enable` does so later.
+        enabled: Whether it is offered; if not, `Server.enable` can offer it later.
         scopes: The scopes that a call needs over HTTP, which a server with scopes only serves with ``auth=…``. A token
-            without them is refused, but the tool stays in the list. On stdio and in memory they don't hold.
-        timeout: Seconds that the function may run, not counting the time in which it waits for the user's answers;
+            without them is refused, but the tool stays in the list. On stdio and in memory they don't apply.
+        timeout: Seconds that the function may run, not counting the time during which it waits for the user's answers;
             then the call fails with an error for the model. An async function is cancelled, a thread is abandoned.
         meta: The tool's ``_meta``; a key has the form ``com.example/name``.
         input_schema: A JSON Schema for the arguments, shown instead of the one made from the type hints. Arguments are
@@ -59,8 +59,8 @@ class ToolDetails(TypedDict, total=False):
         output_schema: A JSON Schema for the result, used instead of the one made from the return type.
         structured_output: Whether the return type makes an output schema and structured content; if False, results are
             content only. By default the server's ``FunctionOptions(structured_output=…)`` decides.
-        park_input: Whether the function, when it asks for input in the modern era, keeps waiting in this process
-            instead of running again from its start.
+        park_input: Whether a function that asks for input in the modern era keeps waiting in this process instead of
+            running again from its start.
     """
 
     name: str | None
@@ -81,7 +81,7 @@ class ToolDetails(TypedDict, total=False):
 
 @attrs.frozen
 class RegisteredTool(Entry[Tool]):
-    """A tool as the server holds it.
+    """A registered tool of a server.
 
     Attributes:
         output: Turns the return value into a result.
@@ -109,8 +109,8 @@ class RegisteredTool(Entry[Tool]):
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
-        # Until 2025-11-25 an output schema must describe an object. A tool with another one is listed without, and
-        # its results have no structured content there.
+        # Until 2025-11-25 an output schema must describe an object. A tool with another schema is listed without it
+        # there, and its results have no structured content.
         if "outputSchema" in wire and self.output.schema_for(revision) is None:
             del wire["outputSchema"]
         return wire
@@ -131,7 +131,7 @@ class ToolFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        # Declared even without tools: they may be added later, and a capability can't be declared later.
+        # Declared even without tools, which may be added later, when a capability can't be declared any more.
         return {"tools": {"listChanged": True}}
 
     def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
@@ -149,9 +149,7 @@ class ToolFeature:
         self._settings.announce(TOOLS_CHANGED)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
-        name = params.get("name")
-        tool = self.registry.get(name) if type(name) is str else None
-        return NO_SCOPES if tool is None else tool.told_scopes
+        return scopes_of(self.registry, params.get("name"))
 
     async def _list(self, context: ServedContext[Any]) -> dict[str, Any]:
         return await self._settings.list_page(self.registry, "tools", context)
@@ -163,8 +161,8 @@ class ToolFeature:
             raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
         tool = self.registry.get(name)
         if tool is None or (tool.filtered and not self._settings.shows(tool, context)):
-            # A protocol error and not a result, in every revision (`server/tools`, Error Handling). The name is the
-            # client's: cut, so that it can't fill logs.
+            # This is a protocol error and not a result in every revision (`server/tools`, Error Handling). The client
+            # chose the name, so it is cut: it must not fill logs.
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
         if tool.scopes:
             self._settings.check_scopes(tool.scopes, context)
@@ -193,17 +191,7 @@ class ToolFeature:
         except InvalidArguments as exc:
             return _refuse_arguments(context, f"invalid arguments for the tool {name!r}: {exc}")
         except Exception as exc:
-            return self._failure(context, name, single(exc))
-
-    def _failure(self, context: ServedContext[Any], name: str, exc: Exception) -> dict[str, Any]:
-        # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the
-        # tool, of which the client learns no more than the server allows.
-        if isinstance(exc, McpError):
-            raise exc
-        told = str(exc)
-        if not isinstance(exc, ToolError):
-            told = self._settings.describe_failure(context, f"the tool {name!r} failed", exc, OutputError)
-        return text_result(told, is_error=True)
+            return failure_result(name, exc, context, self._settings.describe_failure)
 
 
 def _refuse_arguments(context: ServedContext[Any], text: str) -> dict[str, Any]:
@@ -217,13 +205,13 @@ def _refuse_arguments(context: ServedContext[Any], text: str) -> dict[str, Any]:
 def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[Any]) -> None:
     """Compare a call's arguments with the HTTP headers that repeat them.
 
-    For other tools HTTP does so before the request gets here. For one that may be hidden, its answer would tell that
-    there is such a tool.
+    For other tools HTTP does so before the request gets here. For a tool that may be hidden, an error of HTTP would
+    reveal that it exists.
 
     Raises:
         McpError: If they differ (-32020).
     """
-    if isinstance(context.connection, SingleRequest):  # a POST of the modern era: no other request has such headers
+    if isinstance(context.connection, SingleRequest):  # a POST of the modern era; no other request has these headers
         from trio_mcp.http.param_headers import check_parameter_headers, parameter_headers  # deferred: not for stdio
 
         try:
@@ -236,11 +224,7 @@ def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[
 
 
 def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details: ToolDetails) -> RegisteredTool:
-    if not callable(function):
-        raise TypeError(f"a tool must be a function, got {type(function).__name__}")
-    name = name_of(function, details)
-    if not isinstance(name, str):
-        raise TypeError(f"a tool's name must be a string, got {name!r}")
+    name = name_of("a tool", function, details)
     if not NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a valid tool name: use 1 to 128 of the characters A-Z a-z 0-9 _ - . and pass name=…"

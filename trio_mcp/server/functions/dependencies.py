@@ -29,7 +29,7 @@ class ProviderKind(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Provider:
-    """A provider as the server sees it: its parameters, and how to obtain its value."""
+    """A provider that has been read: its parameters, and how to obtain its value."""
 
     key: object
     name: str
@@ -54,7 +54,7 @@ def _read(
         kind = "a class" if isinstance(function, type) else f"not a function, but {type(function).__name__}"
         raise TypeError(f"{where}: its provider {_name(function)!r} is {kind}; pass a function that returns the value")
     key = _key_of(function)
-    # `known` has the providers that are complete, `path` those whose parameters are being read just now.
+    # `known` has the complete providers, `path` those whose parameters are being read.
     if key in known:
         return known[key]
     if key in map(_key_of, path):
@@ -81,8 +81,7 @@ def _read(
                 f"{what}: the parameter {name!r} is passed by name, so it can't be {parameter.kind.description}"
             )
         if marker is not None:
-            found = _read(marker.provider, context_type, where, known, (*path, function))
-            needs[name] = (found, marker.cache)
+            needs[name] = _read(marker.provider, context_type, where, known, (*path, function)), marker.cache
         elif wanted:
             if context_parameter is not None:
                 raise TypeError(
@@ -102,7 +101,7 @@ def _read(
 
 def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., Any]]:
     """Return how to obtain a provider's value, and the function to call for it."""
-    # Generator functions are wrapped here; functions that a decorator has wrapped already are recognized further down.
+    # Generator functions are wrapped here; those that a decorator has wrapped already are recognized below.
     plain = bare(function)
     call = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.isasyncgenfunction(call):
@@ -111,8 +110,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
         return ProviderKind.MANAGER, contextlib.contextmanager(function)
     if is_async(function):
         return ProviderKind.AWAITED, function
-    # Only decorated generators are entered. Other context managers are values: a provider may well return an open file
-    # or a lock.
+    # Only decorated generators are entered. Other context managers are values: a provider may return an open file or a
+    # lock.
     below = inspect.unwrap(call)
     for test, kind in (
         (inspect.isasyncgenfunction, ProviderKind.ASYNC_MANAGER),
@@ -125,9 +124,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
 
 
 def _key_of(function: Callable[..., Any]) -> object:
-    """Return the key by which two providers are the same."""
-    # The function itself is the better key where it is hashable: `obj.method` is a new object each time, but these
-    # compare equal.
+    """Return the key that makes two providers the same."""
+    # A hashable function is itself the key: `obj.method` is a new object each time, but these compare equal.
     try:
         hash(function)
     except TypeError:
@@ -136,7 +134,7 @@ def _key_of(function: Callable[..., Any]) -> object:
 
 
 def _name(function: object) -> str:
-    # As a user would write it: without the functions around it, and by its class if it has no name.
+    # The name as a user would write it: without the enclosing functions, or that of its class if it has none.
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
@@ -179,7 +177,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         TypeError: If the overrides make a provider depend on itself.
     """
     steps: list[_Step] = []
-    # By the key of the provider that is in use: two providers with one stand-in share its value.
+    # The keys are those of the providers in use: two providers with one stand-in share its value.
     shared: dict[object, int] = {}
 
     def place(provider: Provider, cache: bool, path: tuple[Provider, ...]) -> int:
@@ -192,7 +190,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
             return shared[provider.key]
         inner = (*path, provider)
         arguments = {name: place(*need, inner) for name, need in provider.needs.items()}
-        # After its needs, by the recursion above: the order of the steps is the order to run them in.
+        # The recursion has appended the needs before: the order of the steps is the order to run them in.
         steps.append(_Step(provider, arguments))
         if cache:
             shared[provider.key] = len(steps) - 1
@@ -205,7 +203,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
     early = set(range(len(steps)))
     if not is_async:
         early = {number for number in early if steps[number].provider.kind in _IN_THE_LOOP}
-        # Backwards, as a step only needs earlier ones: one pass finds all that async providers need, at any depth.
+        # A step only needs earlier ones, so one pass backwards finds everything that async providers need.
         for number in reversed(range(len(steps))):
             if number in early:
                 early.update(steps[number].arguments.values())
@@ -233,7 +231,7 @@ class Dependencies:
             function: The function.
             arguments, named: Its other arguments.
         """
-        # The plan is made once, at registration; only with overrides, which are for tests, is it made for each call.
+        # The plan is made once, at registration; only overrides, which are for tests, need another one for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
         values: list[Any] = [None] * len(plan.steps)  # by step number
@@ -242,8 +240,8 @@ class Dependencies:
             provided = {name: values[number] for name, number in plan.parameters.items()}
             return function(*arguments, **{**named, **provided})
 
-        # Outside of the thread's own stack: what async providers opened is closed when the thread has ended, or when a
-        # cancellation has abandoned it.
+        # This stack is outside the thread: the context managers of async providers are exited when the thread has
+        # ended, or when a cancellation has abandoned it.
         async with contextlib.AsyncExitStack() as stack:
             for number in plan.in_loop:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -262,7 +260,7 @@ class Dependencies:
 
     def _in_thread(self, plan: _Plan, values: list[Any], context: object, ready: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
-            # An awaitable result is fine as long as nothing was entered: then nothing is closed before it is awaited.
+            # An awaitable result is fine if nothing was entered, as nothing is closed then before it is awaited.
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -304,9 +302,11 @@ def read_dependencies(
         TypeError: If a provider can't be used; the message names it and its parameter, and says why.
     """
     known: dict[object, Provider] = {}
-    kind = surroundings.context_type
     needs = {
-        name: (_read(marker.provider, kind, f"{what}: the parameter {name!r}", known, ()), marker.cache)
+        name: (
+            _read(marker.provider, surroundings.context_type, f"{what}: the parameter {name!r}", known, ()),
+            marker.cache,
+        )
         for name, marker in markers.items()
     }
     return Dependencies(what, needs, is_async, surroundings, make_plan(needs, is_async, {}))
@@ -318,7 +318,7 @@ def stand_in_for(
     """Read a stand-in for a provider: see `Server.override`.
 
     Returns:
-        What `Overrides.replaced` takes.
+        The argument of `Overrides.replaced`.
 
     Raises:
         TypeError: If the stand-in can't be used.

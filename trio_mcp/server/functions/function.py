@@ -35,7 +35,7 @@ __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handle
 
 _EMPTY = inspect.Parameter.empty
 _CONTEXTS = ("ctx", "context")
-"""How a parameter for the context is usually called."""
+"""The usual names of a parameter for the context."""
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 # Chosen: enough for a model to correct its call, short enough for its context.
@@ -50,7 +50,7 @@ class InvalidArguments(Exception):
     """The arguments don't fit; the text says which, and why.
 
     Attributes:
-        names: The arguments that are refused; all of them if it was a hand-written schema, which does not tell.
+        names: The refused arguments; all of them if a hand-written schema refused them, which does not say which.
     """
 
     def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
@@ -60,7 +60,7 @@ class InvalidArguments(Exception):
 
 @attrs.frozen(eq=False)
 class Function:
-    """A function that takes named arguments, as a feature offers it.
+    """A function that takes named arguments and that a feature offers.
 
     Attributes:
         description: The text of the docstring.
@@ -103,13 +103,13 @@ class Function:
         return functools.partial(self._call, **values)
 
     def _check(self, schema: ArgumentsSchema, arguments: dict[str, Any]) -> None:
-        # The hand-written schema is checked before the signature: clients have seen it, so a problem is told in its
-        # terms if possible.
+        # The hand-written schema is checked before the signature: clients have seen it, so its terms are the better
+        # ones for a problem.
         if (problem := schema.problem(arguments)) is not None:
             raise InvalidArguments(problem, frozenset(arguments))
 
     def _validated_again(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Validate arguments that were refused, with all that may still make them fit."""
+        """Validate refused arguments again, in every way that may still make them fit."""
         try:
             return self._validated(arguments)
         except InvalidArguments as exc:
@@ -123,7 +123,7 @@ class Function:
         if self._schema is not None:
             self._check(self._schema, arguments)
         # In pydantic's strict mode, a type's JSON form, such as a date in a string, is accepted from JSON text only.
-        # Tried second: almost all arguments fit as Python data, and need not be encoded again.
+        # This is tried second, as almost all arguments fit as Python data and need not be encoded again.
         try:
             if not self._as_json:
                 return self._validate(arguments)
@@ -145,7 +145,7 @@ class Function:
 
 
 def _message(error: ErrorDetails) -> str:
-    # pydantic's words for these two speak of fields and inputs, which mean nothing to a model that calls a tool.
+    # pydantic's messages for these two mention fields and inputs, which mean nothing to a model that calls a tool.
     if error["type"] == "missing":
         return "missing"
     if error["type"] == "extra_forbidden":
@@ -168,7 +168,7 @@ def _awaitable(
 
 
 def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..., Any]:
-    """Wrap a function with positional-only parameters, so that all can be passed by name."""
+    """Wrap a function with positional-only parameters, so that all parameters can be passed by name."""
 
     def call(**values: Any) -> Any:
         leading = [values.pop(name) for name in positional]
@@ -180,7 +180,7 @@ def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..
 def read_handler(
     function: Callable[..., Any], surroundings: Surroundings, what: str
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Return an async function that calls a handler of (params, ctx), filling in its dependencies if it has some.
+    """Return an async function that calls a handler of (params, ctx), and fills in its dependencies, if any.
 
     Raises:
         TypeError: If the handler can't be called like that.
@@ -189,7 +189,7 @@ def read_handler(
     hints = resolved_hints(function, what, known)
     signature = inspect.signature(function)
     markers: dict[str, Depends] = {}
-    # Only the dependencies are read from the hints. The first two parameters may be called anything.
+    # Only the dependencies are read from the hints. The first two parameters may have any names.
     for name, parameter in signature.parameters.items():
         marker = marker_in(hints.get(name, parameter.annotation), parameter.default, f"{what}: the parameter {name!r}")
         if marker is not None:
@@ -246,7 +246,7 @@ def read_function(
     for parameter in _parameters(function, what, input_schema is not None):
         name = parameter.name
         # The hints are those of the undecorated function. A parameter that only a decorator's __signature__ has is not
-        # among them, and if its annotation is a string there is no place to resolve it.
+        # among them, and if its annotation is a string, it can't be resolved.
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # only with an input_schema, which describes them
             extra = "allow"
@@ -268,10 +268,9 @@ def read_function(
     for name in _CONTEXTS if not contexts else ():
         # Otherwise clients would be asked for it.
         if name in parameters and hints.get(name, _EMPTY) is _EMPTY:
-            kind = context_type.__name__
             raise TypeError(
-                f"{what}: the parameter {name!r} has no type hint: write `{name}: {kind}` for the context of the"
-                " request, or the type of the argument"
+                f"{what}: the parameter {name!r} has no type hint: write `{name}: {context_type.__name__}` for the"
+                " context of the request, or the type of the argument"
             )
     contract = contract_of(parameters, extra, surroundings.options, what)
     schema = contract.schema if input_schema is None else input_schema
@@ -286,7 +285,7 @@ def read_function(
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         may_ask=may_ask,
         park_input=park_input,
-        # With dependencies, these choose where the function runs, together with its sync providers.
+        # Dependencies choose where the function runs, together with its sync providers.
         call=function if markers else _awaitable(function, awaited, surroundings),
         schema=None if input_schema is None else ArgumentsSchema(input_schema),
         context_parameter=contexts[0] if contexts else None,
@@ -301,7 +300,7 @@ def read_function(
 def _dependencies(
     markers: Mapping[str, Depends], awaited: bool, surroundings: Surroundings, what: str
 ) -> Dependencies | None:
-    """Return the dependencies of a function, if it has some; see `read_dependencies`."""
+    """Return the dependencies of a function, if any; see `read_dependencies`."""
     if not markers:
         return None
     from trio_mcp.server.functions.dependencies import read_dependencies
@@ -326,13 +325,13 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
     bound = bound_by_partials(function)
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if name in bound:  # Parameters already bound by functools.partial are not the caller's to set.
+        if name in bound:  # a caller must not set parameters that functools.partial has bound
             continue
         if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
-            stars = _VARIADIC[parameter.kind]
             raise TypeError(
-                f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
-                "name each parameter, take a list or a dict, or pass an input_schema and take **arguments"
+                f"{what}: the parameter {_VARIADIC[parameter.kind]}{name} is variadic, which no schema of named "
+                "arguments can describe; name each parameter, take a list or a dict, or pass an input_schema and take "
+                "**arguments"
             )
         # Otherwise `self` would become an argument that clients are asked for.
         if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):
@@ -342,7 +341,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
 
 
 def _is_in_class(function: Callable[..., Any]) -> bool:
-    # By the qualified name: inside a class body the class does not exist yet.
+    # The qualified name decides, as the class does not exist yet inside its body.
     where = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
 

@@ -1,7 +1,7 @@
-"""Virtual time in tests: it stands still while a sync function, or what ``trio.to_thread`` runs, is in its thread.
+"""Virtual time in tests: it stands still while a sync function, or one that ``trio.to_thread`` runs, is in its thread.
 
 Trio's ``autojump_clock`` jumps when all tasks wait, and can't know that one of them waits for a thread. So it would
-jump over the thread, to the next deadline.
+skip the thread's work and jump to the next deadline.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 
 __all__ = ["OUR_THREAD", "HoldingLimiter", "held_clock"]
 
-# Chosen. A thread that takes longer is stuck: then a jump to the next deadline, which tells what was waiting for it,
+# Chosen. A thread that takes longer is stuck: then a jump to the next deadline, which shows what was waiting for it,
 # helps more than a test that never ends.
 PATIENCE = 60.0
 """Seconds of real time that a thread may hold the clock while nothing else happens."""
@@ -25,10 +25,10 @@ OUR_THREAD: contextvars.ContextVar[bool] = contextvars.ContextVar("trio_mcp thre
 
 
 class HeldClock(trio.abc.Instrument):
-    """A clock that jumps by itself, kept from doing so while threads run.
+    """An instrument that keeps a clock from jumping by itself while threads run.
 
-    A thread that waits for the event loop, in ``trio.from_thread.run``, does not count: what it waits for may need the
-    time to pass.
+    A thread that waits for the event loop, in ``trio.from_thread.run``, does not count, because the function that it
+    waits for may need time to pass.
 
     Args:
         clock: A `trio.testing.MockClock`.
@@ -52,7 +52,7 @@ class HeldClock(trio.abc.Instrument):
         self._update()
 
     def thread_ended(self) -> None:
-        """Count a thread out."""
+        """Record that a thread has ended."""
         self._threads -= 1
         if not self._threads:
             self._own.clear()
@@ -63,8 +63,8 @@ class HeldClock(trio.abc.Instrument):
     def watching(self) -> Iterator[None]:
         """Also hold the clock while any task waits for a thread of ``trio.to_thread``, for as long as the block runs.
 
-        A function that such a thread calls with ``trio.from_thread`` runs in the task that waits for it, so that the
-        time passes meanwhile; but not if it was started with ``abandon_on_cancel=True``.
+        A function that such a thread calls with ``trio.from_thread`` runs in the task that waits for the thread, so
+        time passes meanwhile; but not if the thread was started with ``abandon_on_cancel=True``.
         """
         self._attach()
         self._watchers += 1
@@ -87,7 +87,7 @@ class HeldClock(trio.abc.Instrument):
         if not self._holders:
             trio.lowlevel.remove_instrument(self)
 
-    # Trio looks at the clock after a round of steps, so what has changed in them counts at once.
+    # Trio looks at the clock after a round of steps, so changes during the steps count at once.
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         if not self._watchers:
             return
@@ -100,8 +100,8 @@ class HeldClock(trio.abc.Instrument):
         if len(self._waiting) != before:
             self._update()
 
-    # `trio.from_thread.run` starts a system task in the context of the thread that calls it, as our threads may be
-    # abandoned. Tasks that this one starts inherit the context, but are no children of Trio's first task.
+    # `trio.from_thread.run` starts a system task in the context of the calling thread, as our threads may be abandoned.
+    # The tasks that this one starts inherit the context, but are not children of Trio's root task.
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         nursery = task.parent_nursery
         of_system = nursery is not None and nursery.parent_task is trio.lowlevel.current_root_task()
@@ -115,7 +115,7 @@ class HeldClock(trio.abc.Instrument):
             self._update()
 
     def _update(self) -> None:
-        # A threshold that the user has set meanwhile stays: it is not ours to put back.
+        # A threshold that the user has set meanwhile is kept, as only our own may be reset.
         clock, running = self._clock, self._threads > len(self._guests) or bool(self._waiting)
         if running and clock.autojump_threshold < PATIENCE:
             self._threshold = clock.autojump_threshold
@@ -125,7 +125,7 @@ class HeldClock(trio.abc.Instrument):
 
 
 def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
-    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, and not for a place or a guest."""
+    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, not for a place or a guest task."""
     before = None
     for frame, _ in task.iter_await_frames():
         if before is _RUN_SYNC and frame.f_code is _RESCHEDULED:
@@ -154,8 +154,8 @@ class HoldingLimiter:
         await self._limiter.acquire_on_behalf_of(thread)
         self._clock.thread_started()
 
-    # Called by Trio in the event loop when the thread has ended, even if it was abandoned; and just before the task
-    # that waits for it is woken, so that there is no moment for a jump in between.
+    # Trio calls this in the event loop when the thread has ended, even if it was abandoned, and just before it wakes
+    # the waiting task, so there is no moment for a jump in between.
     def release_on_behalf_of(self, thread: object) -> None:
         self._clock.thread_ended()
         self._limiter.release_on_behalf_of(thread)
@@ -165,8 +165,8 @@ _HELD: trio.lowlevel.RunVar[HeldClock | None] = trio.lowlevel.RunVar("held clock
 
 
 def held_clock() -> HeldClock | None:
-    """Return what holds the clock of this run; None if the clock is an ordinary one."""
-    # By the attribute that only a MockClock has: importing `trio.testing` for its class would cost every server.
+    """Return the instrument that holds the clock of this run; None if the clock is an ordinary one."""
+    # Only a MockClock has this attribute; importing `trio.testing` for its class would cost every server time.
     try:
         return _HELD.get()
     except LookupError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from trio_mcp._patterns import late_pattern
@@ -14,7 +14,7 @@ __all__ = ["bare", "bound_by_partials", "is_async", "is_context", "is_generator"
 
 
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function inside a partial, at any depth; anything else as it is."""
+    """Return the function inside a partial, at any depth; anything else unchanged."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -40,7 +40,7 @@ def is_generator(function: Callable[..., Any]) -> bool:
 
 
 def is_context(annotation: Any, context_type: type) -> bool:
-    """Return whether a parameter with this annotation receives the `Context`, be it optional or generic."""
+    """Return whether a parameter with this annotation receives the `Context`; it may be optional or generic."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return is_context(get_args(annotation)[0], context_type)
@@ -66,14 +66,14 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
     Raises:
         TypeError: If an annotation can't be evaluated.
     """
-    # Looking at the stack is slow, and it may find a name that only happens to be there: so it is the second try.
+    # Looking at the stack is slow, and may find a name that only happens to be there: so it is the second attempt.
     target = _annotated(function)
     cells = _closure(target)
     try:
         try:
             return get_type_hints(target, localns=cells, include_extras=True)
         except NameError:
-            # The weakest comes first: a local name hides `known`, and the closure is certain.
+            # Later entries take precedence: a local name hides `known`, and the closure is the most reliable.
             names = {**known, **_enclosing_scopes(target), **cells}
             return get_type_hints(target, localns=names, include_extras=True)
     except NameError as exc:
@@ -88,8 +88,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
 def _callables(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     """Return the function itself, or an object and its ``__call__``."""
     function = bare(function)
-    # Python looks up special methods on the type, so an instance's own attribute named `__call__` is never what a call
-    # runs.
+    # Python looks up special methods on the type, so a call never runs an instance's own attribute named `__call__`.
     return (function,) if inspect.isroutine(function) else (function, type(function).__call__)
 
 
@@ -100,7 +99,7 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
-    # Partials and decorators may alternate. One with its own __signature__ speaks for itself.
+    # Partials and decorators may alternate. A function with its own __signature__ is used as it is.
     while True:
         below: Callable[..., Any] = inspect.unwrap(bare(function), stop=lambda each: hasattr(each, "__signature__"))
         if below is function:
@@ -128,19 +127,15 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
-    for frame in _frames():
-        # By qualified name and globals, as frames don't say which function they run. The innermost call wins.
-        if frame.f_code.co_qualname in enclosing and frame.f_globals is getattr(target, "__globals__", None):
-            names = {**frame.f_locals, **names}
-    return names
-
-
-def _frames() -> Iterator[Any]:
     # None on an interpreter without frames: then no local name is found, and the error about the annotation says so.
     frame = inspect.currentframe()
     while frame is not None:
-        yield frame
+        # Frames don't say which function they run, so its qualified name and its globals are compared. The innermost
+        # call takes precedence.
+        if frame.f_code.co_qualname in enclosing and frame.f_globals is getattr(target, "__globals__", None):
+            names = {**frame.f_locals, **names}
         frame = frame.f_back
+    return names
 
 
 # Google style: a section starts with a line that ends in a colon, and its entries are indented below.
@@ -164,7 +159,7 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
         The text (None if empty), and the description of each parameter that has one.
     """
     # The section on the return value stays in the text, as the model should know it. Types are in the schema already,
-    # and exceptions are no concern of a caller over the wire.
+    # and exceptions don't concern a caller over the wire.
     if not docstring:
         return None, {}
     kept: list[str] = []

@@ -1,7 +1,7 @@
 """The parameters that clients fill: one validator for all of them, and the JSON Schema that describes them.
 
-pydantic needs most of a millisecond for the two. Most parameters are of a few types, so what pydantic makes of a type
-is kept, and put together for each function.
+pydantic needs most of a millisecond for the two. Most parameters are of a few types, so the parts that pydantic makes
+for a type are kept, and put together for each function.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from trio_mcp.server.functions.sync_threads import FunctionOptions
 __all__ = ["Contract", "Parameter", "contract_of", "made_at_once", "parameter_of", "put_together"]
 
 _EMPTY = inspect.Parameter.empty
-# A Field may say these of a parameter that is put together from parts. Everything else must be as in a Field that says
-# nothing.
+# The attributes that a Field may set for a parameter that is put together from parts. All others must be as in an empty
+# Field.
 _READ_HERE = ("annotation", "default", "description", "metadata")
 _NOTHING_SAID = Field()
 _ELSEWHERE = {
@@ -46,7 +46,7 @@ class Parameter(NamedTuple):
     Attributes:
         kind: Its type, without the metadata.
         metadata: The metadata of the annotation, without texts.
-        description: What the annotation's text or the docstring says of it; None if a Field describes it.
+        description: Its description in the annotation or the docstring; None if a Field describes it.
         default: Its default, which may be a Field; `inspect.Parameter.empty` without one.
     """
 
@@ -56,7 +56,7 @@ class Parameter(NamedTuple):
     default: Any
 
     def annotation(self) -> Any:
-        """Return it as an annotation of a field, which has the description and the default in it."""
+        """Return the annotation of a field for the parameter, including its description and its default."""
         metadata = [*self.metadata]
         if self.description:
             metadata.append(Field(description=self.description))
@@ -68,11 +68,11 @@ class Parameter(NamedTuple):
 
 
 class Contract(NamedTuple):
-    """The parameters of a function, as pydantic knows them.
+    """The validator and the schema that pydantic makes for the parameters of a function.
 
     Attributes:
         validate: Validates arguments, and fills in defaults.
-        validate_json: Does so with arguments in JSON.
+        validate_json: Does the same for arguments in JSON.
         schema: The JSON Schema of the arguments.
         as_json: Whether to validate as JSON first: some types decode their bytes from JSON text only.
     """
@@ -89,7 +89,7 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
     Args:
         annotation: Its type hint.
         default: Its default; `inspect.Parameter.empty` without one.
-        description: What the docstring says of it.
+        description: Its description in the docstring.
     """
     extras: list[Any] = []
     if get_origin(annotation) is Annotated:
@@ -107,7 +107,8 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
         description = texts[0]
     if (default is None or (field and field.default is None)) and not _allows_none(annotation):
         # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
-        # outside of the union: clients look for a description beside it. What comes before them must not see the None.
+        # outside the union, because clients look for a description beside it. Metadata before them must not apply to
+        # the None.
         inner = [number for number, extra in enumerate(extras, 1) if not isinstance(extra, FieldInfo)][-1:]
         end = inner[0] if inner else 0
         annotation, extras = Optional[_annotated(annotation, extras[:end])], extras[end:]  # noqa: UP045
@@ -155,7 +156,7 @@ def made_at_once(
     try:
         adapter, schema, as_json = _made(fields, extra, options.null_in_schemas, f"{what}: a parameter")
     except TypeError:
-        # The error does not say which parameter is to blame, so try them one by one.
+        # The error does not say which parameter caused it, so try them one by one.
         for name, annotation in fields.items():
             subject = f"{what}: the parameter {name!r}"
             json_schema_of(adapter_for(annotation, subject), "validation", subject)
@@ -167,7 +168,7 @@ def made_at_once(
 def _made(
     fields: Mapping[str, Any], extra: Literal["allow", "forbid"], null: bool, subject: str
 ) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
-    """Let pydantic make the validator, the JSON Schema, and say whether to validate as JSON first."""
+    """Return the validator and the JSON Schema that pydantic makes, and whether to validate as JSON first."""
     # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
     # function with. Typed as Any because mypy only accepts literal fields.
     make_typed_dict: Any = TypedDict
@@ -179,7 +180,7 @@ def _made(
 
 
 class _Part(NamedTuple):
-    """A type as pydantic sees it: its core schema and its JSON Schema. Shared by all parameters of the type."""
+    """The core schema and the JSON Schema that pydantic makes for a type. All parameters of the type share them."""
 
     core: CoreSchema
     schema: dict[str, Any]
@@ -190,7 +191,7 @@ def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | 
 
     Args:
         parameters: The parameters, by name.
-        null: As in `FunctionOptions`, whether what has a default is described with its null.
+        null: As `null_in_schemas` in `FunctionOptions`.
 
     Returns:
         The contract; None if it is not certain that it would be equal, or if pydantic can't make it.
@@ -206,7 +207,7 @@ def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | 
             schema["required"] = required
         core: Any = {**frame.core, "fields": fields}
         validator = SchemaValidator(core)
-    except Exception:  # a type hint can be any object: pydantic is to say what is wrong, with the parameter's name
+    except Exception:  # a type hint can be any object; pydantic reports the problem, with the parameter's name
         return None
     return Contract(validator.validate_python, validator.validate_json, _sorted(schema), False)
 
@@ -244,14 +245,14 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
 
 
 def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
-    # As pydantic does. The properties themselves stay in the order of the parameters.
+    # pydantic sorts them, too. The properties themselves stay in the order of the parameters.
     return dict(sorted(schema.items()))
 
 
 @functools.lru_cache(maxsize=1_000)  # chosen: more than a server has types
 def _part(kind: Structure) -> _Part:
-    # With a Field, which is not hashable: for Annotated[int, Ge(1.0)] typing may give the Annotated[int, Ge(1)] that it
-    # has in its cache.
+    # A Field is added because it is not hashable: typing could otherwise return a cached Annotated[int, Ge(1)] for
+    # Annotated[int, Ge(1.0)].
     annotation = _annotated(kind.annotation, [*kind.constraints, Field()])
     adapter, schema, _ = _made({"x": annotation}, "forbid", True, "")
     made: Any = adapter.core_schema
@@ -260,7 +261,7 @@ def _part(kind: Structure) -> _Part:
 
 @functools.cache
 def _frame() -> _Part:
-    """Return what pydantic makes of no parameters.
+    """Return the parts that pydantic makes for a function without parameters.
 
     Raises:
         Unclear: If it has plugins, which must see every validator.

@@ -1,4 +1,4 @@
-"""Validators and JSON Schemas (2020-12) of types, with errors that say what to do; and hand-written schemas."""
+"""Validators and JSON Schemas (2020-12) of types, with errors that suggest a fix; and hand-written schemas."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_PROBLEM = 500
 DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INTEGER = r"^[+-]?[0-9]+$"
 
-# Keywords that hold subschemas by names of the author's choice, and keywords that hold values.
+# Keywords that contain subschemas by names of the author's choice, and keywords that contain values.
 _NAMED = frozenset({"$defs", "properties", "patternProperties", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 _DEFINITIONS = "#/$defs/"
@@ -59,14 +59,14 @@ class JsonSchema(GenerateJsonSchema):
     """pydantic's generator, without titles that only repeat a property's name: models pay for every token.
 
     Args:
-        null: Whether what has a default is described with its null, if it allows null.
+        null: Whether the schema of a parameter with a default includes null, if the type allows it.
 
     Attributes:
         bytes_in_json: Whether a type decodes its bytes in a way that pydantic supports for JSON text only
             (``val_json_bytes``).
     """
 
-    # A default without a JSON form still works; it just isn't shown.
+    # A default without a JSON form still works, but isn't shown.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
     def __init__(self, null: bool = True) -> None:
@@ -152,7 +152,7 @@ def json_schema_of(
 
 
 def without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of something that may be left out, without null among what it allows."""
+    """Return the schema of an optional parameter, in which null is no longer allowed."""
     left = {key: value for key, value in schema.items() if key != "default" or value is not None}
     if "enum" in left:
         left["enum"] = [value for value in left["enum"] if value is not None] or left["enum"]
@@ -173,7 +173,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
     definitions: dict[str, Any] = schema.get("$defs", {})
     below = {name: _referenced(definition) for name, definition in definitions.items()}
-    for name in definitions:  # all that can be reached over it: the closure, by Warshall's algorithm
+    for name in definitions:  # the transitive closure, by Warshall's algorithm
         for others in below.values():
             if name in others:
                 others |= below[name]
@@ -196,24 +196,22 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
                 found[key] = {name: copied(each) for name, each in value.items()}
             elif key != "discriminator":  # of OpenAPI: it refers to the definitions
                 found[key] = value if key in _VALUES else copied(value)
-        if "discriminator" in part:  # what it said besides: the tag has to be there, even if it has a default
+        if "discriminator" in part:  # it also implied that the tag is required, even if it has a default
             tag = part["discriminator"]["propertyName"]
-            found["oneOf"] = [{**each, "required": _with(tag, each.get("required", []))} for each in found["oneOf"]]
+            found["oneOf"] = [
+                {**each, "required": list(dict.fromkeys([*each.get("required", []), tag]))} for each in found["oneOf"]
+            ]
         name = part.get("$ref", "").removeprefix(_DEFINITIONS)
         if name not in definitions or name in recursive:
             return found
         del found["$ref"]
-        return {**copied(definitions[name]), **found}  # what stands beside a reference describes this one use of it
+        return {**copied(definitions[name]), **found}  # keywords beside a reference describe this use of it
 
     try:
         kept = {name: copied(definitions[name]) for name in definitions if name in recursive}
         return {**copied(rest), **({"$defs": kept} if kept else {})}
     except _TooLarge:
         return schema
-
-
-def _with(name: str, names: list[str]) -> list[str]:
-    return names if name in names else [*names, name]
 
 
 def _referenced(part: Any) -> set[str]:
@@ -262,10 +260,7 @@ def json_types(option: dict[str, Any]) -> frozenset[str]:
 
 
 def _types_of(value: Any) -> frozenset[str]:
-    for kind, names in _NAMES.items():
-        if isinstance(value, kind):
-            return names
-    return frozenset()
+    return next((names for kind, names in _NAMES.items() if isinstance(value, kind)), frozenset())
 
 
 def text_types(schema: dict[str, Any]) -> dict[str, frozenset[str]]:
@@ -275,8 +270,8 @@ def text_types(schema: dict[str, Any]) -> dict[str, frozenset[str]]:
         options = list(alternatives(part, schema.get("$defs", {})))
         if any("string" in json_types(option) for option in options):
             continue
-        # A number or a boolean in a string fits already, unless a strict type refuses it. Only a list of values never
-        # takes one.
+        # Numbers and booleans in strings are accepted anyway, unless a strict type refuses them; only a list of values
+        # never accepts them.
         types = (json_types(each) - (_SCALARS if listed_values(each) is None else frozenset()) for each in options)
         if allowed := frozenset().union(*types):
             found[name] = allowed
@@ -291,10 +286,10 @@ def read_texts(
     Args:
         arguments: The arguments.
         names: The arguments to read.
-        types: For each argument, the JSON types that may come out of it; others are never read.
+        types: For each argument, the JSON types that it may be read as; others are never read.
 
     Returns:
-        The values, of those that are JSON of such a type.
+        The values of those arguments that are JSON of an allowed type.
     """
     read: dict[str, Any] = {}
     for name in arguments.keys() & types.keys() & set(names):
@@ -303,7 +298,7 @@ def read_texts(
                 value = from_json(text, allow_inf_nan=False)
             except ValueError:
                 continue
-            # Only types that are allowed: pydantic's lax mode would take true as the number 1.
+            # The type is checked because pydantic's lax mode would accept true as the number 1.
             if _types_of(value) & types[name]:
                 read[name] = value
     return read
@@ -327,11 +322,11 @@ class ArgumentsSchema:
         self._masked: Any = None
 
     def problem(self, arguments: dict[str, Any]) -> str | None:
-        """Return what is wrong with the arguments, without quoting values; None if they conform."""
-        from trio_mcp.schema.validator import SchemaError
+        """Return the problem with the arguments, without quoting values; None if they conform."""
+        from trio_mcp.schema.validator import SchemaError, compiled
 
-        # The bounded validator decides. Its message quotes the value, so a second one, which can mask values, is asked
-        # for the message only.
+        # The bounded validator decides. Its message quotes the value, so a second one, which can mask values, provides
+        # the message.
         try:
             if self._validator.problem(arguments) is None:
                 return None
@@ -340,32 +335,13 @@ class ArgumentsSchema:
         import jsonschema_rs  # deferred: most calls are valid
 
         try:
-            self._masked = self._masked or self._masked_validator()
+            self._masked = self._masked or compiled(self._schema, mask="the value")[0]
             self._masked.validate(arguments)
         except jsonschema_rs.ValidationError as exc:
             return problem_line(tuple(exc.instance_path), exc.message)
         except ValueError:
             pass  # a pattern exceeded the backtracking limit
         return "they do not conform to the input schema"
-
-    def _masked_validator(self) -> Any:
-        import jsonschema_rs
-
-        linear, fancy = jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
-        # The linear engine first, as no pattern takes long there; only the other one supports look-around.
-        for options in (linear, fancy):
-            try:
-                return jsonschema_rs.validator_for(
-                    self._schema, mask="the value", validate_formats=False, pattern_options=options, retriever=_refuse
-                )
-            except ValueError as exc:
-                problem = exc
-        raise problem
-
-
-def _refuse(uri: str) -> Any:
-    # A schema must not make the server open URLs or files.
-    raise LookupError(f"references outside the schema are not followed: {uri}")
 
 
 def problem_line(place: tuple[str | int, ...], message: str) -> str:

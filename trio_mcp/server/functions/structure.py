@@ -1,4 +1,4 @@
-"""The structure of types: by it, what pydantic makes of a type is shared by all uses of such a type."""
+"""The structure of types, by which everything that pydantic makes of a type is shared among its uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAVES = frozenset({
 _CONTAINERS = (list, dict, set, frozenset)
 _UNIONS = (Union, types.UnionType)
 _LISTED = (str, int, bool, type(None))
-# The constraints of one number, with its attribute.
+# The constraints that have a single number, and the attribute that has it.
 _CONSTRAINTS: dict[type, str] = {
     annotated_types.Ge: "ge",
     annotated_types.Gt: "gt",
@@ -36,19 +36,19 @@ _CONSTRAINTS: dict[type, str] = {
 
 
 class Unclear(Exception):
-    """It is not certain here what pydantic would make of a type."""
+    """It is uncertain what pydantic would make of a type."""
 
 
 @attrs.frozen
 class Structure:
     """A type that equals each type of the same structure.
 
-    Types themselves can't be compared so: ``int | str`` equals ``str | int``, and an ``Annotated`` with a ``ge=1`` one
-    with a ``ge=1.0``. pydantic makes something else of each.
+    Types themselves can't be compared like this: ``int | str`` equals ``str | int``, and an ``Annotated`` with
+    ``ge=1`` equals one with ``ge=1.0``, but pydantic makes something different of each.
 
     Attributes:
         annotation: The type.
-        constraints: What else it must fulfil.
+        constraints: Its further constraints.
     """
 
     annotation: Any = attrs.field(eq=False)
@@ -61,11 +61,11 @@ def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = 
 
     Args:
         annotation: The type.
-        constraints: What else it must fulfil, such as ``annotated_types.Ge(1)``.
-        models: Whether there may be pydantic models in it.
+        constraints: Its further constraints, such as ``annotated_types.Ge(1)``.
+        models: Whether it may contain pydantic models.
 
     Raises:
-        Unclear: If pydantic may make something else of another type of its structure.
+        Unclear: If pydantic may make something else of another type with the same structure.
         TypeError: If the type, or a part of it, is not hashable.
     """
     structure = _structure(annotation, models), *map(_constraint, constraints)

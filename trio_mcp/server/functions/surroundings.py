@@ -1,7 +1,6 @@
-"""The surroundings in which a server's functions are called, and how functions say what they need.
+"""The surroundings in which a server's functions are called, and the marker with which they declare their needs.
 
-The needs of a function with dependencies are in `trio_mcp.server.functions.dependencies`, which is imported with the
-first such function.
+Functions with dependencies also need `trio_mcp.server.functions.dependencies`, which is imported with the first one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
         TypeError: If the parameter is marked in a way that can't work.
     """
     if isinstance(default, Depends):
-        # FastAPI allows this. Here the functions stay callable as they are, and a call would get the marker.
+        # FastAPI allows this. Here functions stay callable without a server, and a call would get the marker.
         raise TypeError(f"{where}: Depends can't be a default value; write Annotated[..., Depends(...)]")
     while hasattr(annotation, "__value__"):  # a type alias, such as `type Db = Annotated[Database, Depends(get_db)]`
         annotation = annotation.__value__
@@ -54,7 +53,7 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
     markers = [extra for extra in extras if isinstance(extra, Depends)]
     if len(markers) > 1:
         raise TypeError(f"{where} has {len(markers)} markers Depends(...); one is enough")
-    # Python merges Annotated within Annotated, but not through a type alias: the inner type may have the marker.
+    # Python merges nested Annotated types, but not through a type alias: the inner type may have the marker.
     return markers[0] if markers else marker_in(kind, _EMPTY, where)
 
 

@@ -25,10 +25,10 @@ class FunctionOptions:
         structured_output: Whether the return types of tools make output schemas and structured content. A tool's own
             ``structured_output`` takes precedence.
         null_in_schemas: Whether input schemas say that an optional parameter may be null. If False, they say only that
-            it may be left out, for hosts that don't understand such unions; null is accepted even so.
+            it may be left out, for hosts that don't understand such unions; null is still accepted.
         inline_definitions: Whether the schemas that are made from type hints have their definitions in place of the
-            references to them, for hosts that don't follow references. Recursive types keep theirs, and so does a
-            schema that would have more than 10,000 parts.
+            references to them, for hosts that don't follow references. Recursive types keep their definitions, and so
+            does a schema that would have more than 10,000 parts.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
@@ -44,7 +44,7 @@ class SyncThreads:
     """Calls sync functions, each in a thread.
 
     A thread counts until it ends, even if its call was cancelled and no task waits for it any more. Until then it also
-    holds Trio's clock, if that is a virtual one.
+    holds Trio's clock, if that is a virtual clock.
 
     Args:
         most: The number of threads that run at once, in one run of Trio; further calls wait.
@@ -74,8 +74,8 @@ class SyncThreads:
         work: Callable[[], Any] = functools.partial(function, *arguments, **named)
         if (clock := held_clock()) is not None:
             limiter, work = HoldingLimiter(limiter, clock), functools.partial(_marked, work)
-        # In a tuple, because to_thread.run_sync rejects an awaitable result as a mistake. Here it is legitimate: a sync
-        # decorator around an async function returns one.
+        # The result is in a tuple, because to_thread.run_sync rejects an awaitable result as a mistake. Here it is
+        # legitimate: a sync decorator around an async function returns one.
         (value,) = await trio.to_thread.run_sync(lambda: (work(),), abandon_on_cancel=True, limiter=limiter)
         return await value if inspect.isawaitable(value) else value
 

@@ -70,7 +70,7 @@ class _Field:
             if titled:
                 return TitledMultiSelectEnumSchema(items=TitledItems(any_of=options), **self.limits, **self.common)
             return UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values), **self.limits, **self.common)
-        # The titles of choices were `enumNames` until 2025-06-18, and a `oneOf` since.
+        # The titles of choices were `enumNames` until 2025-06-18, and have been a `oneOf` since.
         if self.options and (self.enum_names or not newer):
             names = [option.title for option in options] if titled else None
             return LegacyTitledEnumSchema(enum=values, enum_names=names, **self.common)
@@ -101,7 +101,7 @@ class ModelForm(Generic[ModelT]):
         Raises:
             NoSuchField: If the revision does not define a kind of field that the form needs.
         """
-        # Kept, as each question is put into words several times: for the check, for its digest and for the wire.
+        # Kept, because each question needs its wire form several times: for the check, for its digest and for the wire.
         wire = self._wire.get(revision)
         if wire is None:
             properties = {}
@@ -121,7 +121,7 @@ class ModelForm(Generic[ModelT]):
         Raises:
             pydantic.ValidationError: If the answers don't fit the model.
         """
-        # A nullable field that the user left empty is missing, but the model requires it: put a null in.
+        # A nullable field that the user left empty is missing, but the model requires it, so null is added.
         data = {**dict.fromkeys(self._nullable), **content}
         try:
             return self.model.model_validate(data)
@@ -164,7 +164,7 @@ def _form_of(model: type[ModelT]) -> ModelForm[ModelT]:
 
 def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """Return a schema with its reference resolved; its own keywords take precedence."""
-    # The title of a definition is the name of its class, which says nothing to a user.
+    # The title of a definition is the name of its class, which means nothing to a user.
     reference = part.get("$ref")
     if not isinstance(reference, str):
         return part
@@ -174,8 +174,8 @@ def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, An
 
 
 def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    # pydantic writes an optional field as a union with null, which a form does not have. So null is taken out; a union
-    # that remains is for `_field` to judge.
+    # pydantic writes an optional field as a union with null, which forms don't have. So null is taken out; `_field`
+    # checks any union that remains.
     part = _resolved(part, definitions)
     alternatives = part.get("anyOf")
     if alternatives is None or {"type": "null"} not in alternatives:
@@ -188,7 +188,7 @@ def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[di
 
 
 def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _Field:
-    # An enumeration may come as `enum`, `const` or a union of these, with or without a type: options decide.
+    # An enumeration may be an `enum`, a `const` or a union of these, with or without a type, so the options decide.
     options = _options(part, definitions, subject)
     kind = "string" if options else part.get("type")
     limits: dict[str, Any] = {}
@@ -205,7 +205,7 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
         if part.get("format") == "password" or part.get("writeOnly"):
             raise TypeError(f"{subject} is a secret, which a form must not ask for; use ctx.elicit_url")
         limits = {} if options else _some(part, min_length="minLength", max_length="maxLength", format="format")
-        # The default is an allowed format, so that nothing is deleted where there is no format.
+        # The default here is an allowed format, so that a field without a format is left alone.
         if limits.get("format", "email") not in _FORMATS:
             del limits["format"]  # not allowed in a form; the model still validates it
     elif kind != "boolean":
@@ -223,8 +223,8 @@ def _some(part: dict[str, Any], **names: str) -> dict[str, Any]:
 
 def _number_limits(part: dict[str, Any], kind: str) -> dict[str, Any]:
     limits = _some(part, minimum="minimum", maximum="maximum")
-    # Forms have no exclusive bounds. For integers the next one inside will do; for floats the form allows the bound
-    # itself, and the model then refuses it.
+    # Forms have no exclusive bounds. For integers, the next integer inside is the bound; for floats, the form allows
+    # the bound itself, which the model then refuses.
     for name, exclusive, step in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
         bound = part.get(exclusive)
         if bound is not None:
@@ -252,14 +252,14 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
         inner = _options(each, definitions, subject)
         if not inner:
             raise TypeError(f"{subject} is a union; {_FLAT}")
-        # The title of a single choice is that choice's; of several, it would be the title of their type.
+        # The title of a single choice belongs to that choice; with several, it would be the title of their type.
         title = each.get("title") if len(inner) == 1 else None
         found.update({value: title or own for value, own in inner.items()})
     return found
 
 
 class _FormSchema(JsonSchema):
-    """A generator that adds titles to enumerations: the members' names, where they say more than the values."""
+    """A generator that adds titles to enumerations: the members' names, if they say more than the values."""
 
     def enum_schema(self, schema: Any) -> dict[str, Any]:
         found = super().enum_schema(schema)
@@ -275,6 +275,6 @@ def _plain(text: str) -> str:
 
 
 def _readable(name: str) -> str:
-    # `DARK_RED` becomes "Dark red". Mixed case is left as its author wrote it.
+    # `DARK_RED` becomes "Dark red". Names in mixed case stay as their author wrote them.
     words = name.replace("_", " ").strip() or name
     return words.capitalize() if name.isupper() or name.islower() else words

@@ -34,13 +34,13 @@ __all__ = ["ParkedRounds", "run_interactive"]
 class ParkedRounds(Rounds):
     """The rounds of a parked function: it runs once, in the nursery of the server's run, for one request at a time.
 
-    The request being served waits for the function, and cancels it when cancelled. Between two requests it is only
-    cancelled at a deadline, or when the run ends.
+    The request being served waits for the function, and cancels it when cancelled. Between two requests the function
+    is only cancelled at a deadline, or when the run ends.
     """
 
-    # Two tasks share this object: the function's, which lives in the run's nursery, and that of the current request.
+    # Two tasks share this object: the function's, which runs in the run's nursery, and that of the current request.
     # `_changed` wakes the request (the function asks or has ended), `_answered` wakes the function. The function's task
-    # keeps its outcome until a request has taken it (`_taken`), and `_ended` says that it has left for good.
+    # keeps its outcome until a request has taken it (`_taken`); `_ended` says that this task has ended.
 
     def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
         super().__init__(context, earlier, responses)
@@ -75,9 +75,9 @@ class ParkedRounds(Rounds):
             await self._wait(answered)
         finally:
             for key in missing:
-                self._waiting.pop(key, None)  # if unanswered: a timeout of the function's own gave it up
+                self._waiting.pop(key, None)  # still there only if the function itself has given up waiting
             # While no request waits (not live), the client has the id and may still come for the outcome, so the entry
-            # stays.
+            # in the table stays.
             if not self._waiting and self._live:
                 self._leave()
 
@@ -92,8 +92,8 @@ class ParkedRounds(Rounds):
                     self._error = _unanswered()
                 except BaseExceptionGroup as group:
                     rest = group.split(RoundEnded)[1]
-                    # A Cancelled or a KeyboardInterrupt is in it: these belong to Trio, and must not become the outcome
-                    # of a request.
+                    # A Cancelled or a KeyboardInterrupt in the rest belongs to Trio, and must not become the outcome of
+                    # a request.
                     if rest is not None and not isinstance(rest, Exception):
                         raise rest from None
                     self._error = rest or _unanswered()
@@ -103,7 +103,7 @@ class ParkedRounds(Rounds):
                     self._close()
                 self._done = True
                 self._changed.set()
-                # Inside the scope, so that an outcome that no request ever takes is dropped at the deadline.
+                # This waits inside the scope, so that an outcome that no request takes is dropped at the deadline.
                 await self._taken.wait()
         except Exception as exc:
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=exc)
@@ -115,7 +115,7 @@ class ParkedRounds(Rounds):
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=failures)
             raise cancelled from None
         finally:
-            # However it ended, no later request may find it in the table.
+            # No later request may find a function that has ended in the table.
             self._leave()
             self._changed.set()
             self._ended.set()
@@ -123,7 +123,7 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        # Looked at now, and not only when the function asks: by then it may have done work that would be lost.
+        # Checked now, and not only when the function asks, as it may have done work by then that would be lost.
         self._check_room()
         self._open()
         self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
@@ -137,8 +137,8 @@ class ParkedRounds(Rounds):
                 if self._ended.is_set():
                     raise McpError(INTERNAL_ERROR, "the handler was cancelled because the server is shutting down")
                 await self._changed.wait()
-                # Replaced before the conditions are looked at again, without a checkpoint in between: so no change can
-                # be missed.
+                # Replaced before the conditions are checked again, without a checkpoint in between, so that no change
+                # is missed.
                 self._changed = trio.Event()
             if self._done:
                 if self._error is not None:
@@ -151,7 +151,7 @@ class ParkedRounds(Rounds):
             parked, self._live = True, False
             return asked
         except trio.Cancelled as exc:
-            # With the reason, which tells the function who has cancelled it, as it would tell any handler.
+            # The reason tells the function why it was cancelled, as it does for any handler.
             self._scope.cancel(exc.reason)
             raise
         finally:
@@ -159,8 +159,8 @@ class ParkedRounds(Rounds):
                 self._taken.set()
                 if not self._done:
                     self._scope.cancel("its request has ended")
-                # Like any handler, it ends before its request does: a handler that outlives the cancellation of its
-                # request would not count for any limit.
+                # Like any handler, the function ends before its request does: a handler that outlives the cancellation
+                # of its request would not count towards any limit.
                 with trio.CancelScope(shield=True):
                     await self._ended.wait()
 
@@ -183,7 +183,7 @@ class ParkedRounds(Rounds):
         self._leave()
         self.context.go_on_as(context)
         self._live = True
-        # The client is back: from here on its request bounds the function, and no longer the time it had to answer.
+        # The client is back: from here on, its request limits the function, and not the time that it had to answer.
         self._scope.deadline = math.inf
         for key in responses:
             self._waiting.pop(key, None)
@@ -214,11 +214,11 @@ def _unanswered() -> McpError:
 
 
 async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, park: bool) -> Any:
-    """Call a user's function, and get answers to its questions.
+    """Call a user's function, and obtain answers to its questions.
 
     Args:
         context: The context of the function.
-        bind: Binds the function to its arguments, each time that it runs.
+        bind: Binds the function to its arguments, once for each run.
         park: Whether the function keeps waiting where it asks in the modern era, instead of running again.
 
     Returns:
@@ -228,21 +228,21 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     if not context.rules.input_in_results:
         return await HandshakeRounds(context, bind).serve(call)
     params = context.request.params or {}
-    # Responses may come with the very first request, to questions that the client knows it will be asked.
+    # Even the first request may have responses, to questions that the client knows it will be asked.
     earlier: RequestState | None = None
     responses: dict[str, Any] = {}
     if "requestState" in params or "inputResponses" in params:
         earlier, responses = earlier_rounds(context)
     rounds: Rounds
     if earlier is not None and earlier.parked is not None:
-        # `call` stays unused: the function is running already, with the arguments of its first request. The token
-        # guarantees that those of this request are equal.
+        # `call` stays unused: the function is already running, with the arguments of its first request. The token
+        # guarantees that this request has the same arguments.
         rounds = parked = _parked(context, earlier.parked)
         serving = parked.resume(context, responses)
     else:
         rounds = (ParkedRounds if park else ReplayedRounds)(context, earlier, responses)
         serving = rounds.serve(call)
-    # In the modern era there is no -32042: pages are asked for as any other question.
+    # The modern era has no -32042: a page is asked for like any other question.
     try:
         value = await serving
     except Exception as exc:

@@ -1,4 +1,4 @@
-"""The settings of a server for functions that ask for input, and the values that such functions return.
+"""The settings of a server for functions that ask for input, and the values that these functions return.
 
 The rest of this package is imported when a function is registered that may ask: most servers have none.
 """
@@ -54,7 +54,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
 
 @attrs.frozen(kw_only=True)
 class InputOptions:
-    """How a server's functions ask for input: what signs their state between two requests, and what limits them.
+    """How a server's functions ask for input: the key that signs their state between two requests, and the limits.
 
     Attributes:
         key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
@@ -68,7 +68,7 @@ class InputOptions:
         TypeError, ValueError: If a value is invalid.
     """
 
-    # The repr leaves it out: a log with the settings of a server must not let its readers forge states.
+    # The repr leaves the key out: someone who reads a server's settings in a log must not be able to forge states.
     key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
     # Chosen: time for a person to fill in a form, and few enough rounds and tasks for a hostile client to be harmless.
     ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
@@ -78,7 +78,7 @@ class InputOptions:
 
 @attrs.frozen(eq=False)
 class InputRun:
-    """The state for asking that all requests of one run of a server share.
+    """The state for asking clients, which all requests of one run of a server share.
 
     Attributes:
         options: The options of the server that runs; they also apply to the functions of mounted servers.
@@ -127,16 +127,16 @@ class InputRequired:
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
-            # Passed on rather than awaited: it is asked with the result, so there is nothing to warn of.
+            # The result asks the question, so it must not warn that it was never awaited.
             request.take()
         self.__attrs_init__(dict(requests), state)
 
 
 def without_questions(returns: Any) -> Any:
-    """Return a return annotation without `InputRequired`, which is not the result that clients finally get."""
+    """Return a return annotation without `InputRequired`, which is never the final result that clients get."""
     if returns is InputRequired:
         return inspect.Signature.empty
     if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):
         return returns
-    # By `|`, which makes a union again whichever of the two ways the first was written in.
+    # `|` makes a union again, in whichever of the two ways the original was written.
     return functools.reduce(operator.or_, [each for each in get_args(returns) if each is not InputRequired])

@@ -1,4 +1,4 @@
-"""Questions to the client: to its user (elicitation), and for its roots. `rounds` sends them."""
+"""Questions to the client: those for its user (elicitation), and the one for its roots. `rounds` sends them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Cancelled:
 
 
 Elicited: TypeAlias = Accepted[DataT] | Declined | Cancelled
-"""The user's reaction to a question, to tell apart by ``action``, with ``isinstance`` or with ``match``."""
+"""The user's reaction to a question: check ``action``, or use ``isinstance`` or ``match``."""
 
 
 # A Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
@@ -154,7 +154,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._running: Coroutine[Any, Any, T] | None = None
         self._forgotten = True
 
-    # Until __init__ is done, in case it raises.
+    # The value until __init__ is done, in case it raises.
     _forgotten = False
 
     def take(self) -> InputRequest[T]:
@@ -165,11 +165,14 @@ class InputRequest(Coroutine[Any, Any, T]):
     # Python warns of a coroutine that is never awaited, but ours is made only on first use.
     def __del__(self) -> None:
         if self._forgotten:
-            text = f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def check(self, context: QuestionContext) -> None:
-        """Refuse to ask what the client has not declared, or what its revision does not define.
+        """Refuse a question that the client has not declared, or that its revision does not define.
 
         Raises:
             McpError: If a capability is missing (-32021, with the capability in its data).
@@ -185,16 +188,16 @@ class InputRequest(Coroutine[Any, Any, T]):
         Raises:
             McpError: If the revision has no form for it.
         """
-        # Without a `params` member where the question has none (roots/list): JSON-RPC 2.0, section 4, allows to leave
-        # it out, but not null.
+        # A question without params (roots/list) has no such member: JSON-RPC 2.0, section 4, allows omitting it, but
+        # not null.
         params = self._params(revision)
         return {"method": self.method} if params is None else {"method": self.method, "params": params}
 
     def read(self, answer: Any) -> T:
-        """Turn an answer from plain data into what the handler gets.
+        """Turn an answer in plain data into the value that the handler gets.
 
         Raises:
-            pydantic.ValidationError: If it does not answer this question.
+            pydantic.ValidationError: If it is not an answer to this question.
         """
         return self._read(answer)
 
@@ -232,7 +235,7 @@ class UrlElicitationRequired(McpError):
     """Raised by a function that can't continue before the user has visited some pages.
 
     A client of 2025-11-25 gets the error -32042 with the pages, and calls again when the user has visited them. A
-    client of the modern era is asked as with `InputRequired`. A client of an earlier revision gets -32021.
+    client of the modern era is asked as by `InputRequired`. A client of an earlier revision gets -32021.
 
     Args:
         requests: The pages, as made by ``ctx.elicit_url(…)``, not awaited.
@@ -244,7 +247,7 @@ class UrlElicitationRequired(McpError):
     def __init__(self, *requests: InputRequest[Any]) -> None:
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
             raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
-        # In the form of the only revision that has this error; other clients are answered in another way.
+        # The form is that of the only revision with this error; other clients get another response.
         pages = [each.take().wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
             URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
@@ -278,8 +281,8 @@ def no_asking(method: str) -> LocalProtocolError:
 
 
 def can_be_asked(context: QuestionContext, capability: str) -> bool:
-    """Return whether a client has declared a capability, one that its revision defines."""
-    # A client may declare what its revision does not define; such a declaration does not count.
+    """Return whether a client has declared a capability that its revision defines."""
+    # A capability that the client's revision does not define doesn't count, even if it is declared.
     if capability not in context.rules.client_capabilities:
         return False
     declared = context.client_capabilities
@@ -310,7 +313,7 @@ def ask_form(
     from trio_mcp.types.elicitation import ElicitResult
 
     _check_message(message)
-    # Now, not when the question is asked: a model that is not flat is a mistake at this call, and the traceback leads
+    # The model is read now and not when the question is asked, so that the traceback for one that is not flat leads
     # here.
     form = form_of(model)
 
@@ -339,7 +342,7 @@ def ask_url(
         raise TypeError(f"url must be a string, got {type(url).__name__}")
     try:
         parts = urlsplit(url)
-        # urlsplit drops line breaks and tabs, so look at the text itself: the user may be shown it.
+        # urlsplit drops line breaks and tabs, so the text itself is checked: the user may see it.
         valid = bool(parts.scheme and parts.netloc) and url.isprintable() and " " not in url
     except ValueError:
         valid = False
@@ -347,8 +350,8 @@ def ask_url(
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
     if elicitation_id is not None:
         check_text("elicitation_id", elicitation_id)
-    # Always made, though only one revision sends it: `UrlElicitationRequired` recognizes its requests by it.
-    identity = elicitation_id or str(uuid.uuid4())  # unique, as the client to notify is found by it
+    # Every question gets one, though only one revision sends it: `UrlElicitationRequired` recognizes requests by it.
+    identity = elicitation_id or str(uuid.uuid4())  # unique, as it identifies the client to notify
 
     def params(revision: str) -> dict[str, Any]:
         own = {"elicitationId": identity} if rules_of(revision).elicitation_ids else {}

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-# Chosen: room for the answers of a few rounds, but not for bulk data, since it goes back and forth with each round.
+# Chosen: room for the answers of a few rounds, but not for bulk data, as the token is sent twice in each round.
 MAX_STATE = 1_000_000
 """The maximum length of a token, in characters."""
 
@@ -52,7 +52,7 @@ class Question(NamedTuple):
 
     Attributes:
         method: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
-        digest: A digest of the whole question: an answer belongs to exactly the question that was asked.
+        digest: A digest of the whole question, as an answer belongs to exactly the question that was asked.
     """
 
     method: str
@@ -71,7 +71,7 @@ class RequestState:
     """Everything a server needs to know when the client comes back.
 
     Attributes:
-        round: The number of times the request has been answered with questions.
+        round: The number of responses to the request so far that asked questions.
         questions: The questions of the last round, by key.
         answers: The answers of the earlier rounds, by key.
         memory: The values of `Context.once`, by key.
@@ -88,7 +88,7 @@ class RequestState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain data."""
-        # Short keys: the token travels twice in each round.
+        # The keys are short because the token is sent twice in each round.
         return {
             "r": self.round,
             "q": {key: [each.method, each.digest] for key, each in self.questions.items()},
@@ -115,7 +115,7 @@ def digest_of(value: Any) -> str:
     """Return a digest of JSON data, independent of the order of keys."""
     import json  # deferred: only requests that ask get here
 
-    # The json module, because pydantic_core can't sort keys. Clients may send the keys in another order in a retry.
+    # The json module is used because pydantic_core can't sort keys, which clients may send in another order in a retry.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     # 128 bits: digests are signed with the token, so only a second preimage could help a client.
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -136,12 +136,12 @@ class StateSealer:
     def __init__(
         self, audience: str, keys: bytes | Sequence[bytes] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        # A random key by default: safe without any setting, at the price that a token is worthless in another process.
+        # A random key is safe without any setting, at the price that a token is worthless in another process.
         self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
-        # The domain is signed with each token: it can't be replayed to another server, or pass for another use of the
-        # same key.
+        # The domain is signed with each token, which therefore can't be replayed to another server, or be used for
+        # another purpose of the same key.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
-        # The wall clock and not Trio's: the process that reads the expiry time may be another one.
+        # This is the wall clock and not Trio's, because another process may read the expiry time.
         self._clock = clock
 
     def seal(
@@ -169,7 +169,7 @@ class StateSealer:
             "e": self._clock() + seconds,
         }
         body = _encode(json.dumps(payload, separators=(",", ":")).encode())
-        # With the first key only, so that keys can be rotated: add the new one at the end everywhere, then move it to
+        # Only the first key signs, so that keys can be rotated: add the new one at the end everywhere, then move it to
         # the front, then drop the old one.
         token = f"{_VERSION}.{body}.{self._mac(self._keys[0], body)}"
         if len(token) > MAX_STATE:
@@ -202,14 +202,14 @@ class StateSealer:
             return None
         version, _, rest = token.partition(".")
         body, _, mac = rest.partition(".")
-        # Always try all keys, so that the time taken does not tell which one matches.
+        # All keys are always tried, so that the time taken does not reveal which one matches.
         fits = [hmac.compare_digest(self._mac(key, body), mac) for key in self._keys]
         if version != _VERSION or not any(fits):
             return None
         try:
             return from_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (ValueError, binascii.Error):
-            # Can't happen with a body that we have signed. But whatever a client sends is refused, never a crash.
+            # This can't happen with a body that we have signed, but no message of a client may ever cause a crash.
             return None
 
     def _mac(self, key: bytes, body: str) -> str:
@@ -220,7 +220,7 @@ def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-# A list, as it comes back from JSON. Without the scopes: a client that was granted more meanwhile is still the same.
+# A list, as JSON returns it. The scopes are left out, because a client that was granted more of them is still the same.
 def _identity(principal: Principal | None) -> list[str | None] | None:
     return None if principal is None else list(principal.identity)
 

@@ -1,9 +1,9 @@
 """Rounds of input for one request: how questions reach the client in each era, and how answers reach the handler.
 
-Legacy era: a question is a request to the client, and the handler waits for the response. Modern era: an unanswered
-question ends the round. The function's scope is cancelled, and the client gets the question as the result of its
-request. When it comes back with the answer, the function runs again (2026-07-28 `basic/patterns/mrtr`), unless it was
-parked.
+In the legacy era, a question is a request to the client, and the handler waits for the response. In the modern era, an
+unanswered question ends the round: the function's scope is cancelled, and the client gets the question as the result of
+its request. When it comes back with the answer, the function runs again (2026-07-28 `basic/patterns/mrtr`), unless it
+was parked.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 class RoundEnded(BaseException):
     """Unwinds code that waits for an answer where cancellation can't reach it: in a thread, or in a shielded scope."""
 
-    # A BaseException, like trio.Cancelled: `except Exception` in a user's function must not catch it.
+    # It is a BaseException, like trio.Cancelled, so that `except Exception` in a user's function does not catch it.
 
 
 class PartOfRun(Protocol):
@@ -119,7 +119,7 @@ class AskingContext(QuestionContext, Protocol):
 
 
 class _Branch(NamedTuple):
-    """A part of a function that asks in its own order, beside other parts."""
+    """A part of a function that asks in its own order, independently of other parts."""
 
     rounds: object
     prefix: str
@@ -129,7 +129,7 @@ _BRANCH: contextvars.ContextVar[_Branch | None] = contextvars.ContextVar("trio_m
 
 
 class Rounds:
-    """The questions of one request and their answers so far. Subclasses know how to get an answer.
+    """The questions of one request and their answers so far. Subclasses know how to obtain an answer.
 
     Args:
         context: The context of the function.
@@ -140,7 +140,7 @@ class Rounds:
     Attributes:
         answers: The answers, by key.
         state: The function's own state, from its last `InputRequired`.
-        limit: The scope that limits the function's time, and its seconds: they begin again after each answer.
+        limit: The scope that limits the function's time, and its seconds, which begin again after each answer.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Rounds:
                 self._take(key, earlier.questions[key], data)
 
     async def serve(self, call: Call) -> Any:
-        """Call the function, and get answers to its questions.
+        """Call the function, and obtain answers to its questions.
 
         Returns:
             The function's return value, or `Asked`.
@@ -177,20 +177,21 @@ class Rounds:
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
         """Return the answers to some questions, asked in one round."""
-        await trio.lowlevel.checkpoint_if_cancelled()  # or a cancelled function would still end the round and ask
-        revision = self.context.protocol_version
-        # All of them before any is asked: no user should answer one question for a request that then fails.
+        await trio.lowlevel.checkpoint_if_cancelled()  # otherwise a cancelled function would end the round and ask
+        # All are checked before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
-        # Only a thread or a shielded scope gets here after the round's end: its question came too late for the others.
+        # Only a thread or a shielded scope gets here after the round's end, too late to ask with the others.
         if self._over:
             await self._end()
         if self.context.cancelled:
             await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a shielded scope or a thread
-            text = f"the client has cancelled {self.context.method!r}, or has disconnected"
-            raise LocalProtocolError(f"can't ask the client any more: {text}")
-        keyed = self._keyed(requests)
-        questions = {key: _question(request, revision) for key, request in keyed.items()}
+            raise LocalProtocolError(
+                f"can't ask the client any more: the client has cancelled {self.context.method!r}, or has disconnected"
+            )
+        prefix = self._prefix()
+        keyed = {prefix + self.claim(request.key, "input"): request for request in requests}
+        questions = self._questions_of(keyed)
         missing = {}
         for key, question in questions.items():
             # A key must be the handler's own: a client can't know the numbers of questions in advance.
@@ -198,8 +199,7 @@ class Rounds:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
-            # A replay that took another path than the run before: the answer stored under this key belongs to another
-            # question.
+            # If a replay took another path than the run before, the answer under this key belongs to another question.
             elif self.answers[key].question != question:
                 raise _another_question(key)
         if missing:
@@ -217,13 +217,13 @@ class Rounds:
             await self._end()
         key = self._prefix() + key
         if key not in self._memory:
-            # Not stored if the function fails or is cancelled, so the next run tries again.
+            # Nothing is stored if the function fails or is cancelled, so the next run tries again.
             value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
         return self._memory[key]
 
     def claim(self, key: str | None, kind: str) -> str:
-        """Return the key of something that asks: the handler's own, or a number in the order of asking.
+        """Return the key of a question or a loop of them: the handler's own, or a number in the order of asking.
 
         The number is the same in a replay.
 
@@ -238,7 +238,7 @@ class Rounds:
         return key
 
     def branch(self, name: str) -> None:
-        """Give what this task asks and does once keys of their own, so that the order of other tasks does not matter.
+        """Give this task its own keys for `ask` and `once`, so that the order of other tasks does not matter.
 
         Args:
             name: The name of the branch, unique among those of this task's branch.
@@ -247,7 +247,7 @@ class Rounds:
 
     def _prefix(self) -> str:
         branch = _BRANCH.get()
-        # A task may have inherited the branch of another request: that of a tool which calls a server in memory.
+        # A task may have inherited the branch of another request, if a tool calls a server in memory.
         return branch.prefix if branch is not None and branch.rounds is self else ""
 
     @property
@@ -258,16 +258,16 @@ class Rounds:
     # --- for the subclasses --------------------------------------------------------------------------------------
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        """Get the missing answers, or unwind the caller."""
+        """Obtain the missing answers, or unwind the caller."""
         raise NotImplementedError
 
     async def _wait(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait for an answer, but not longer than the function runs."""
-        # A wait started with trio.from_thread.run is not inside the function's cancel scope, and a thread may go on
-        # after its call was cancelled. So each wait has a scope of its own, which _close cancels.
+        # A wait started with trio.from_thread.run is not inside the function's cancel scope, and a thread may continue
+        # after its call was cancelled. So each wait has its own scope, which _close cancels.
         with trio.CancelScope() as scope:
             self._waits.add(scope)
-            # A person's time is not the function's. In the modern era it lies between two runs of the function.
+            # The time that a person takes does not count. In the modern era it lies between two runs of the function.
             if self.limit is not None:
                 self.limit[0].deadline = math.inf
             try:
@@ -296,10 +296,15 @@ class Rounds:
         for scope in tuple(self._waits):
             scope.cancel("the function that asked has ended")
 
-    def _keyed(self, requests: tuple[InputRequest[Any], ...]) -> dict[str, InputRequest[Any]]:
-        """Return questions by key."""
-        prefix = self._prefix()
-        return {prefix + self.claim(request.key, "input"): request for request in requests}
+    def _questions_of(self, requests: Mapping[str, InputRequest[Any]]) -> dict[str, Question]:
+        """Return the questions of requests, by key."""
+        questions = {}
+        for key, request in requests.items():
+            wire = request.wire(self.context.protocol_version)
+            if request.elicitation_id is not None:  # random by default, so it differs each time the function runs
+                wire["params"].pop("elicitationId", None)
+            questions[key] = Question(request.method, digest_of(wire))
+        return questions
 
     def _take(self, key: str, question: Question, data: Any) -> None:
         """Store an answer.
@@ -310,14 +315,15 @@ class Rounds:
         try:
             _response(question.method, data)
         except ValidationError as exc:
-            text = f"the response to {key!r} is not a valid answer to {question.method!r}: {brief(exc)}"
-            raise McpError(INVALID_PARAMS, text) from None
+            raise McpError(
+                INVALID_PARAMS, f"the response to {key!r} is not a valid answer to {question.method!r}: {brief(exc)}"
+            ) from None
         self.answers[key] = Answer(question, data)
 
     def _read(self, key: str, request: InputRequest[Any]) -> Any:
         try:
-            # On arrival the answer was only checked against its method. Whether it fits the form is known here, where
-            # the form is, which the state does not contain.
+            # On arrival the answer was only checked against its method: the state does not contain the form, which is
+            # known here.
             return request.read(self.answers[key].data)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
@@ -338,14 +344,15 @@ class Rounds:
         """Return the questions that the function returned or raised, and forget earlier answers under their keys."""
         if isinstance(outcome, InputRequired):
             requests = outcome.requests
-            # Through JSON even in the legacy era, where it never leaves: handlers should see the same types in both.
+            # The state passes through JSON even in the legacy era, where it stays here: handlers should see the same
+            # types in both.
             self.state = _plain(outcome.state, "the state of InputRequired")
         else:
             requests = {each.key or f"url-{number}": each for number, each in enumerate(outcome.requests, 1)}
         self._check_round()
         for key, request in requests.items():
             request.check(self.context)
-            # The question is asked once more on purpose: an answer from an earlier round would otherwise pass for the
+            # The question is asked once more on purpose: otherwise an answer from an earlier round would count as the
             # new one.
             self.answers.pop(key, None)
         return requests
@@ -360,11 +367,10 @@ class Rounds:
         Raises:
             McpError: If the state is too large (-32602).
         """
-        # The token is bound to the method and the parameters of this request, so its answers can't be moved to another.
-        revision, request = self.context.protocol_version, self.context.request
+        # The token is bound to the method and the parameters of this request, so no other request can use its answers.
+        request = self.context.request
         self._round += 1
-        questions = {key: _question(each, revision) for key, each in requests.items()}
-        state = RequestState(self._round, questions, parked=parked)
+        state = RequestState(self._round, self._questions_of(requests), parked=parked)
         if parked is None:  # a parked function has its answers in memory
             state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
         try:
@@ -374,12 +380,12 @@ class Rounds:
             )
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, str(exc)) from None
-        wire = {key: each.wire(revision) for key, each in requests.items()}
+        wire = {key: each.wire(self.context.protocol_version) for key, each in requests.items()}
         return Asked({"resultType": "input_required", "inputRequests": wire, "requestState": token})
 
     def _seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
-        """Return how many seconds the client has for its answers: the least of all limits."""
-        # One expiry time for all questions of a round, since the client answers them in one request.
+        """Return how many seconds the client has for its answers: the lowest of all limits."""
+        # All questions of a round have one expiry time, since the client answers them in one request.
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
         return min([self.run.options.ttl, *limits])
 
@@ -404,25 +410,24 @@ class HandshakeRounds(Rounds):
             except Exception as exc:
                 pages = single(exc)
                 if isinstance(pages, UrlElicitationRequired):
-                    # The error itself goes to the client, which visits the pages and calls again; it must know of URLs.
+                    # The error itself goes to the client, which must support URLs, show the pages and call again.
                     for request in pages.requests:
                         request.check(self.context)
                         self.context.session.note_elicitation(request.elicitation_id or "")
                 raise
             finally:
-                # Before the answers are awaited below: a thread that the call has left behind must not ask between two
-                # runs.
+                # Closed before the answers are awaited below: a thread that the call left behind must not ask between
+                # two runs.
                 self._close()
             if not isinstance(value, InputRequired):
                 return value
-            # The explicit form works the same in both eras: ask here, then run the function again as a modern client
-            # would make it.
+            # The explicit form works the same in both eras: ask here, then run the function again, as it would for a
+            # modern client.
             requests = self.explicit(value)
-            revision = self.context.protocol_version
-            await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
-            # As in a new request of the modern era, keys are counted from the start, and the arguments are bound again.
+            await self._send(requests, self._questions_of(requests))
+            # As in a new request of the modern era, keys are counted from the start and the arguments are bound again.
             self._used.clear()
-            # Only counted for `max_rounds`, which stops a function that would ask forever.
+            # Counted only for `max_rounds`, which stops a function that would ask forever.
             self._round += 1
             call = self._bind()
 
@@ -431,7 +436,7 @@ class HandshakeRounds(Rounds):
 
     async def _send(self, requests: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         """Send questions concurrently, and store the answers."""
-        # Without a nursery, so that the exception arrives as it is and not in a group.
+        # A single question needs no nursery, so its exception arrives unchanged and not in a group.
         if len(requests) == 1:
             ((key, request),) = requests.items()
             await self._send_one(key, request, questions[key])
@@ -449,14 +454,13 @@ class HandshakeRounds(Rounds):
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
                 nursery.start_soon(send, key, request)
-        # Several may fail before the cancellation reaches them. The first one has caused it, so that is what the caller
-        # gets.
+        # Several may fail before the cancellation reaches them. The caller gets the first one, which has caused it.
         if failures:
             raise failures[0]
 
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        # Noted before the question is sent: the user may be done with the page before the client has responded.
+        # Noted before the question is sent, as the user may be done with the page before the client has responded.
         if request.elicitation_id is not None:
             context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
@@ -472,12 +476,12 @@ class ReplayedRounds(Rounds):
         self._questions: dict[str, InputRequest[Any]] = {}  # those that ended the round
 
     async def serve(self, call: Call) -> Any:
-        value = None  # stays None if the scope is cancelled, and so the round ends
+        value = None  # stays None if the scope is cancelled because the round ends
         self._open()
         try:
             with self._scope:
                 value = await call()
-        # From a thread or a shielded scope, which the cancellation of the scope above could not reach.
+        # Raised in a thread or a shielded scope, which the cancellation of the scope above could not reach.
         except RoundEnded:
             pass
         except BaseExceptionGroup as group:  # it asked in a child task
@@ -491,24 +495,17 @@ class ReplayedRounds(Rounds):
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        # Before the round ends, as the function can still handle this error.
+        # Checked before the round ends, as the function can still handle this error.
         self._check_round()
         self._questions = missing
-        # Another task of the function that asks from now on is unwound, too: its question belongs to the next run.
+        # From here on, any other task of the function that asks is unwound, too: its question belongs to the next run.
         self._over = True
         self._scope.cancel("the round ends: the client is asked for input")
         await self._end()
 
 
-def _question(request: InputRequest[Any], revision: str) -> Question:
-    wire = request.wire(revision)
-    if request.elicitation_id is not None:  # random by default, so it differs each time the function runs
-        wire["params"].pop("elicitationId", None)
-    return Question(request.method, digest_of(wire))
-
-
 def _another_question(key: str) -> McpError:
-    # A bug in the handler, which only the server's operator can understand; the client just learns how to recover.
+    # This is a bug in the handler, which only the server's operator can understand; the client learns how to recover.
     logger.error(
         "a handler asks a different question under %r than in the previous round: it must ask the same questions in "
         "the same order each time it runs, or give them keys (docs: One handler, both eras)",
@@ -521,9 +518,9 @@ def _another_question(key: str) -> McpError:
 
 
 def _plain(value: Any, what: str) -> Any:
-    # There and back, so that a value looks the same in the run that made it as in a replay.
+    # The value is encoded and decoded, so that it looks the same in the run that made it as in a replay.
     try:
-        # Infinity and NaN survive, too: the text is signed and only ever read by this parser, which accepts them.
+        # Infinity and NaN are kept, too: the text is signed, and only this parser reads it, which accepts them.
         return from_json(to_json(value, by_alias=True, inf_nan_mode="constants"))
     except (PydanticSerializationError, ValueError) as exc:
         raise TypeError(f"{what} can't be turned into JSON: {exc}") from None
@@ -543,8 +540,8 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
     Raises:
         McpError: If the state or the responses are invalid (-32602).
     """
-    # The request's own parameters, not context.params: a middleware may have replaced those, and the token is bound to
-    # what the client sent.
+    # These are the request's own parameters, not context.params, which a middleware may have replaced: the token is
+    # bound to the parameters that the client sent.
     params = context.request.params or {}
     token, responses = params.get("requestState"), params.get("inputResponses")
     if responses is not None and type(responses) is not dict:

@@ -78,7 +78,7 @@ def ask_model(
         metadata=None if metadata is None else dict(metadata),
         **details,
     )
-    # Checked here: the client could only refuse the whole request, and the traceback would not point to the mistake.
+    # Checked here, because the client could only refuse the whole request, and the traceback would not show it.
     params.check_tool_uses()
     needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
@@ -98,7 +98,7 @@ def ask_model(
 
 
 def as_messages(messages: Messages) -> list[SamplingMessage]:
-    """Return what was given to `Context.sample` as a list of messages.
+    """Return the messages given to `Context.sample` as a list.
 
     Raises:
         TypeError, ValueError: If there is no message, or something else.
@@ -114,7 +114,7 @@ def as_messages(messages: Messages) -> list[SamplingMessage]:
 def _message(message: str | SamplingMessage) -> SamplingMessage:
     if isinstance(message, str):
         return SamplingMessage(role="user", content=TextContent(text=message))
-    if isinstance(message, CreateMessageResult):  # an earlier reply; without the result's own fields
+    if isinstance(message, CreateMessageResult):  # an earlier reply, without the fields of a result
         return SamplingMessage(role=message.role, content=message.content)
     if isinstance(message, SamplingMessage):
         return message

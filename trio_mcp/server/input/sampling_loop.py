@@ -1,7 +1,7 @@
-"""Sampling with tools: run what the client's model calls, and ask it again, until it gives its answer.
+"""Sampling with tools: run the tools that the client's model calls, and ask it again, until it gives its answer.
 
-Each question to the model is one round of the request. What a tool returned is remembered with the rounds, so that it
-runs once, even if the function that samples runs again.
+Each question to the model is one round of the request. The result of a tool is remembered with the rounds, so that the
+tool runs once, even if the function that samples runs again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,22 @@ from pydantic_core import to_json
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_text
 from trio_mcp.convert import brief
-from trio_mcp.errors import McpError, SamplingError, ToolError
-from trio_mcp.server.functions.function import Function, InvalidArguments, read_function, single
+from trio_mcp.errors import SamplingError
+from trio_mcp.server.functions.function import Function, InvalidArguments, read_function
 from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.input.questions import can_be_asked
 from trio_mcp.server.input.rounds import AskingContext, Rounds
 from trio_mcp.server.input.sampling import Messages, as_messages, ask_model
-from trio_mcp.server.outputs import NAME, Output, OutputError, describes_object, read_output, text_result, wrapped_as
+from trio_mcp.server.outputs import (
+    NAME,
+    Output,
+    describes_object,
+    failure_result,
+    read_output,
+    text_result,
+    wrapped_as,
+)
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage, ToolChoice
 from trio_mcp.types.tools import Tool
@@ -36,7 +44,7 @@ MAX_TOOL_USES = 32
 """How many tools the model may call in one reply."""
 
 FINAL = "final_response"
-"""The tool by which a model gives its answer if that has a type; FastMCP calls it the same."""
+"""The tool with which a model gives its answer if that has a type; FastMCP uses the same name."""
 
 _FENCED = re.compile(r"\s*```\w*\n(.*)\n```\s*", re.DOTALL)
 
@@ -57,7 +65,7 @@ class _Answer:
     Attributes:
         schema: Its JSON Schema.
         by_tool: Whether the model gives it by calling a tool, and not as text.
-        wrapped: Whether the tool's arguments have it as their ``value``, as they must be an object.
+        wrapped: Whether it is the ``value`` in the tool's arguments, which must be an object.
     """
 
     schema: dict[str, Any]
@@ -66,7 +74,7 @@ class _Answer:
     _adapter: TypeAdapter[Any]
 
     def tool(self) -> Tool:
-        """Return the tool by which the model gives it."""
+        """Return the tool with which the model gives it."""
         schema = wrapped_as("value", self.schema) if self.wrapped else self.schema
         return Tool(name=FINAL, description="Give the final answer.", input_schema={"type": "object", **schema})
 
@@ -76,7 +84,7 @@ class _Answer:
         Raises:
             ValidationError: If it is not of the type.
         """
-        # As JSON text: in pydantic's strict mode, a type's JSON form is accepted from there only.
+        # Validated as JSON text, the only form from which pydantic's strict mode accepts a type's JSON form.
         return self._adapter.validate_json(to_json(arguments.get("value") if self.wrapped else arguments))
 
     def read_text(self, text: str) -> Any:
@@ -120,8 +128,7 @@ def sample_with_tools(
             system_prompt = asked if system_prompt is None else f"{system_prompt}\n\n{asked}"
     # A list, as an iterator would be empty in the second round.
     details |= {"system_prompt": system_prompt, "stop_sequences": stop_sequences and list(stop_sequences)}
-    loop = _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details)
-    return loop.run(as_messages(messages))
+    return _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details).run(as_messages(messages))
 
 
 def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Tool:
@@ -131,7 +138,7 @@ def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Too
     what = f"the tool {name!r} of sample"
     own = read_function(function, surroundings, what, read_texts=True)
     definition = Tool(name=name, description=own.description, input_schema=own.input_schema)
-    # Without structured content: the content says the same, and all of it travels with each round.
+    # There is no structured content: the content says the same, and everything is sent again with each round.
     return _Tool(definition, own, read_output(own.returns, None, False, surroundings.options, what))
 
 
@@ -164,16 +171,19 @@ class _Loop:
             last = number == self.max_rounds
             reply = await self._ask(messages, f"{name}.{number}", first=number == 1, last=last)
             uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
-            # The client's fault, not one of the function that samples.
-            if (uses and reply.role != "assistant") or any(map(_is_result, reply.content_as_list)):
-                raise SamplingError("the client's reply is not one of a model: it has tool results, or uses of a user")
+            has_results = any(isinstance(block, ToolResultContent) for block in reply.content_as_list)
+            # This is the client's fault, not that of the function that samples.
+            if has_results or (uses and reply.role != "assistant"):
+                raise SamplingError(
+                    "the client's reply is not a model's: it has tool results, or tool uses of the user"
+                )
             if not uses:
                 if self.answer is None:
                     return reply
                 try:
                     return self.answer.read_text(_text_of(reply))
                 except ValidationError as exc:
-                    more: list[SamplingMessage] = [_user(self._reminder(exc))]
+                    more = as_messages(self._reminder(exc))
             else:
                 if len(uses) > MAX_TOOL_USES:
                     raise SamplingError(f"the model called {len(uses)} tools at once; {MAX_TOOL_USES} is the limit")
@@ -214,11 +224,13 @@ class _Loop:
         assert self.answer is not None
         if self.answer.by_tool:
             return f"Give your answer by calling the tool {FINAL}."
-        asked = "Respond with JSON that conforms to the schema, and with nothing else."
-        return f"This is not a valid answer: {brief(exc)}. {asked}"
+        return (
+            f"This is not a valid answer: {brief(exc)}. "
+            "Respond with JSON that conforms to the schema, and with nothing else."
+        )
 
     async def _run_tools(self, uses: Sequence[ToolUseContent], results: dict[int, Any], name: str) -> None:
-        """Run what the model has called, at the same time, and add the results."""
+        """Run the tools that the model has called, concurrently, and add the results."""
         failures: list[Exception] = []
 
         async def run(index: int, use: ToolUseContent) -> None:
@@ -237,7 +249,7 @@ class _Loop:
             raise failures[0]
 
     async def _call(self, use: ToolUseContent, branch: str) -> dict[str, Any]:
-        """Call a tool; return its result, or what went wrong, in the form of a tool's result."""
+        """Call a tool; return its result, or its failure in the form of a result."""
         self.rounds.branch(branch)
         name, tool = use.name[:200], self.tools.get(use.name)
         if tool is None:
@@ -249,28 +261,14 @@ class _Loop:
         except InvalidArguments as exc:
             return text_result(f"invalid arguments for the tool {name!r}: {exc}", is_error=True)
         except Exception as exc:
-            failure = single(exc)
-        # As in a tool of the server: an McpError is for the client, a ToolError for the model, anything else is a bug.
-        if isinstance(failure, McpError):
-            raise failure
-        told = str(failure)
-        if not isinstance(failure, ToolError):
-            context, before = self.context, self.context.failure
-            told = context.settings.describe_failure(context, f"the tool {name!r} failed", failure, OutputError)
-            context.failure = before  # the function that samples has not failed
-        return text_result(told, is_error=True)
+            before = self.context.failure
+            result = failure_result(name, exc, self.context, self.context.settings.describe_failure)
+            self.context.failure = before  # the function that samples has not failed
+            return result
 
 
 def _text_of(reply: CreateMessageResult) -> str:
     return "\n".join(block.text for block in reply.content_as_list if isinstance(block, TextContent))
-
-
-def _is_result(block: object) -> bool:
-    return isinstance(block, ToolResultContent)
-
-
-def _user(text: str) -> SamplingMessage:
-    return SamplingMessage(role="user", content=TextContent(text=text))
 
 
 def _results(uses: Sequence[ToolUseContent], results: dict[int, Any]) -> SamplingMessage:
