@@ -1,4 +1,4 @@
-"""A report of the conformance kit as one HTML file."""
+"""The HTML page that ``trio-mcp check --report report.html`` writes: one file, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from trio_mcp.conformance.outcomes import CheckReport, Outcome, Status
 from trio_mcp.conformance.plans.plan_files import plan_file_name
 from trio_mcp.conformance.report.diagram import diagram
-from trio_mcp.conformance.report.page import facts, html_page, notes, safe, spans
+from trio_mcp.conformance.report.html_elements import facts, html_page, notes, safe, spans
 from trio_mcp.conformance.report.view import (
     STATUSES,
     Coverage,
