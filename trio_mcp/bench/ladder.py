@@ -233,10 +233,10 @@ class Bench:
 
     async def _sample(self, side: Side, in_flight: int, most: int) -> None:
         """Keep calls in flight for some time, and wait for those that have begun then."""
-        # There before it is taken: if that is interrupted, what it has until then counts.
+        # The sample is listed before it is taken: if it is interrupted, what it has until then counts.
         sample = Sample(in_flight)
         side.steps[-1].append(sample)
-        # Each begins with the same call, so that both servers get the same ones.
+        # Every sample begins with the same call, so that both servers get the same ones.
         self._turn = 0
         limit = side.made + most
         server, ours, clock = cpu_seconds(side.processes), time.process_time(), time.perf_counter()
@@ -248,7 +248,7 @@ class Bench:
             sample.cut = side.made >= limit
             self._done += 1
         finally:
-            # Also of a sample that is cancelled, which is reported.
+            # These are taken even if the sample is cancelled, because it is reported then, too.
             sample.seconds = time.perf_counter() - clock
             sample.client_cpu = time.process_time() - ours
             after = cpu_seconds(side.processes)
@@ -306,22 +306,19 @@ class Bench:
     async def _call(self, side: Side, call: ToolCall) -> _Failure | None:
         """Make a call; return why it failed, if it did."""
         side.made += 1
-        raised: TrioMcpError | None = None
         try:
             result = await side.client.call_tool_once(
                 call.tool, call.arguments, timeout=self.terms.timeout, reset_on_progress=False
             )
         except TrioMcpError as exc:
-            raised = exc
-        if raised is not None:
             # A call that raises need not have passed a checkpoint: on a lost session the workers would let no other
             # task run.
             await trio.lowlevel.checkpoint()
-            side.silent = side.silent + 1 if isinstance(raised, RequestTimeout) else 0
-            side.lost = side.lost + 1 if isinstance(raised, TransportError) else 0
-            if isinstance(raised, TransportError):
-                side.error = _in_short(raised)
-            return _Failure(_kind_of(raised), _text(str(_in_short(raised))))
+            side.silent = side.silent + 1 if isinstance(exc, RequestTimeout) else 0
+            side.lost = side.lost + 1 if isinstance(exc, TransportError) else 0
+            if isinstance(exc, TransportError):
+                side.error = _in_short(exc)
+            return _Failure(_kind_of(exc), _text(str(_in_short(exc))))
         side.lost = side.silent = 0
         if not isinstance(result, ToolResult):
             return _Failure(ASKS, "")
@@ -350,7 +347,7 @@ def _kind_of(error: TrioMcpError) -> str:
 
 
 def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
-    # Without the standard error that it quotes, which the user has seen, or has kept elsewhere.
+    # This leaves out the standard error that it quotes, which the user has seen, or has kept elsewhere.
     return ProcessExited(error.command, error.returncode) if isinstance(error, ProcessExited) else error
 
 

@@ -154,7 +154,7 @@ def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
             f"the tool {shown_names([tool.name])!r} is not called: no arguments can be generated from its schema: {exc}"
         )
         return []
-    # Each once, as otherwise what is drawn twice would be called twice as often.
+    # Duplicates are dropped: arguments that are drawn twice would be used twice as often.
     return list({json.dumps(each, sort_keys=True): each for each in drawn}.values())
 
 

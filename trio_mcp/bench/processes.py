@@ -45,7 +45,7 @@ def _processes() -> Iterator[_Process]:
             text = (folder / "stat").read_text(errors="replace")
         except OSError:  # it has ended meanwhile
             continue
-        # After the name, which stands in parentheses and may contain anything, parentheses included.
+        # The fields follow the name, which is in parentheses and may contain anything, parentheses included.
         fields = text.rpartition(")")[2].split()
         # Its own time, and that of the children that it has waited for: utime, stime, cutime, cstime.
         yield _Process(int(folder.name), int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))

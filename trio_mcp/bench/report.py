@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 VERSION: Final = 1
-"""Of the form of the JSON; raised when a member changes its meaning."""
+"""The version of the JSON format, which is raised when a member changes its meaning."""
 
 BUSY: Final = 0.9
 """The share of the time in which our process computes from which a figure may be its own limit (chosen)."""
@@ -193,13 +193,10 @@ def _with_calls(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _tool(name: str, firsts: Sequence[Sequence[Sample]]) -> ToolFigures:
-    merged = []
-    for samples in firsts:
-        latencies = Latencies()
-        for sample in samples:
-            if name in sample.latencies:
-                latencies.merge(sample.latencies[name])
-        merged.append(latencies)
+    merged = [
+        Latencies.together(sample.latencies[name] for sample in samples if name in sample.latencies)
+        for samples in firsts
+    ]
     p50, p99 = (tuple(each.quantile(share) if each.count else None for each in merged) for share in (0.5, 0.99))
     return ToolFigures(name, p50, p99)
 
@@ -214,13 +211,14 @@ def verdict(ratio: Ratio) -> str:
 
 def error_lines(report: BenchReport) -> list[str]:
     """Return a line for each step with failures: how many of each kind, and the text of the first of each."""
-    lines = []
-    for server in report.servers:
-        for step in server.steps:
-            if step.errors:
-                kinds = ", ".join(f"{count} {kind}" for kind, count in step.errors.items())
-                name = f"{server.name}, " if len(report.servers) > 1 else ""
-                lines.append(f"{name}{step.in_flight} in flight: {kinds}")
+    lines = [
+        (f"{server.name}, " if len(report.servers) > 1 else "")
+        + f"{step.in_flight} in flight: "
+        + ", ".join(f"{count} {kind}" for kind, count in step.errors.items())
+        for server in report.servers
+        for step in server.steps
+        if step.errors
+    ]
     return lines + [f"the first {kind}: {text}" for kind, text in report.texts.items() if text]
 
 

@@ -55,7 +55,7 @@ def _lines(report: BenchReport) -> Iterator[str]:
 
 
 def title_of(server: Measured) -> str:
-    """Return who a server is, in a line."""
+    """Return the name, the transport and the revision of a server, in a line."""
     info = f" ({shorten(server.info, LONGEST_NAME)})" if server.info else ""
     return f"{server.name}{info} over {server.transport}, revision {server.revision}"
 
