@@ -118,14 +118,14 @@ class CallRecorder:
         try:
             yield self
         finally:
-            # By identity, as others may have been added meanwhile.
+            # It is found by its identity, since others may have been added meanwhile.
             settings.middleware = tuple(each for each in settings.middleware if each is not self)
 
 
 def record_calls(server: BaseServer) -> contextlib.AbstractContextManager[CallRecorder]:
     """Record the requests that a server gets while a block runs: ``with record_calls(server) as recorder: ...``.
 
-    Whichever client sends them, over whatever transport. The requests of mounted servers are among them.
+    It does not matter which client sends them over which transport. The requests of mounted servers are among them.
 
     Args:
         server: A `Server` or `ProxyServer` in this process.

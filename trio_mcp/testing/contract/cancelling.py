@@ -94,7 +94,7 @@ async def cancel_open(stage: Stage) -> None:
             steps.on()
             try:
                 async with stage.pair():
-                    # Before anything happens in the block, which is not what this rule is about.
+                    # This comes before anything happens in the block, which this rule is not about.
                     steps.off()
             finally:
                 steps.off()
@@ -190,9 +190,9 @@ async def checkpoints(stage: Stage) -> None:
         async with _Leaving(stage.bare(), check) as (client, server):
             ends = {"client": client, "server": server}
             for name, other in (("client", "server"), ("server", "client")):
-                await check(f"the {name}'s send", ends[name].write.send(_message(stage)))
+                await check(f"the {name}'s send", ends[name].write.send(SessionMessage(stage.note())))
                 await check(f"the {other}'s receive", ends[other].read.receive())
-                # There the server may not begin, so its send would wait for a request that never comes.
+                # With this trait the server may not begin: its send would wait for a request that never comes.
                 if "calls_only" in stage.traits:
                     break
             for half in (client.write, client.read, server.write, server.read):
@@ -281,12 +281,7 @@ async def cancel_receive(stage: Stage) -> None:
                 sent = [stage.note() for _ in range(SOME)]
                 arrived: list[Incoming] = []
                 async with trio.open_nursery() as nursery:
-
-                    @nursery.start_soon
-                    async def send() -> None:
-                        for message in sent:
-                            await source.send(message)
-
+                    nursery.start_soon(source.send_all, sent)
                     with stage.within(f"{SOME} receives"), steps.cancelling():
                         for _ in sent:
                             arrived.append((await target.link.read.receive()).message)
@@ -321,7 +316,3 @@ async def cancel_close(stage: Stage) -> None:
                     raise stage.broken(f"the {each.name}'s {half}.aclose(), {steps}: {text}")
 
         await _everywhere(stage, scenario)
-
-
-def _message(stage: Stage) -> SessionMessage:
-    return SessionMessage(stage.note())

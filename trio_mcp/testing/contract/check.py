@@ -51,7 +51,7 @@ class ContractReport:
     def __str__(self) -> str:
         count = len(self.kept)
         lines = [f"{count} rule{'s' * (count != 1)} kept, {len(self.broken)} broken"]
-        lines += [f"broken: {name}: {_sentence(name)}. {what}" for name, what in self.broken.items()]
+        lines += [f"broken: {name}: {RULES[name].sentence}. {what}" for name, what in self.broken.items()]
         lines += [f"waived: {name}, by the trait {trait!r}" for name, trait in self.waived.items()]
         lines += [f"not checked: {name}: {why}" for name, why in self.unchecked.items()]
         return "\n".join(lines)
@@ -144,15 +144,10 @@ async def check_transport(
     for trait in traits:
         # A trait may stand for several rules, and is needed if one of them is broken. With `rules=` perhaps none was
         # checked, which proves nothing.
-        if trait not in waived.values() and any(RULES[name].unless == trait for name in kept):
-            broken.update(
-                {
-                    name: f"the trait {trait!r} is declared, but the rule is kept"
-                    for name in kept
-                    if RULES[name].unless == trait
-                }
-            )
-            kept = [name for name in kept if name not in broken]
+        if trait not in waived.values():
+            needless = [name for name in kept if RULES[name].unless == trait]
+            broken |= dict.fromkeys(needless, f"the trait {trait!r} is declared, but the rule is kept")
+            kept = [name for name in kept if name not in needless]
     report = ContractReport(tuple(kept), broken, waived, unchecked)
     if broken:
         raise ContractBroken(report)
@@ -162,10 +157,6 @@ async def check_transport(
 def _known(kind: str, names: Collection[str], known: Collection[str]) -> None:
     if unknown := set(names) - set(known):
         raise ValueError(f"unknown {kind} {min(unknown)!r}; the {kind}s are {', '.join(known)}")
-
-
-def _sentence(name: str) -> str:
-    return RULES[name].sentence
 
 
 # --- one rule ---------------------------------------------------------------------------------------------------------
@@ -183,7 +174,7 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
         with scope:
             try:
                 await rule.check(stage)
-            # No further: Ctrl-C and cancellations are not the transport's fault, and have to get out.
+            # No more is caught: Ctrl-C and cancellations are not the transport's fault, and have to get out.
             except Exception as exc:
                 raised.append(exc)
         # Outside the scope, so that it is reached as well when the scope was cancelled.
@@ -203,7 +194,7 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
             if not over.is_set():
                 # Repeated: there may be a shield within the shield, or a loop that catches what is raised in it.
                 _wrest(tasks[0])
-    # The first finding says most; later trouble may follow from it.
+    # The first finding says the most; later trouble may follow from it.
     return next(iter([*stage.found, *map(_told, raised)]), None)
 
 

@@ -114,7 +114,8 @@ async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed:
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
 async def not_utf8(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
-        # Valid but for two bytes that UTF-8 never contains (RFC 3629, section 1); if replaced, they make a message.
+        # This is valid except for two bytes that UTF-8 never contains (RFC 3629, section 1). A reader that replaces
+        # them gets a message.
         framed = stage.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
         await _only_itself(stage, link, stream, framed, len(framed))
 
@@ -140,8 +141,8 @@ async def cut_off(stage: Stage) -> None:
 async def too_large(stage: Stage) -> None:
     assert stage.max_message_size is not None
     limit = stage.max_message_size
-    # Made before the measurement and fed in small pieces, so that the check's own copies don't count. Its size leaves a
-    # wide gap to what is allowed below.
+    # It is made before the measurement and fed in small pieces, so that the check's own copies don't count. It is far
+    # larger than the memory that is allowed below.
     framed = stage.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
     async with stage.raw() as (link, stream):
         most = await _most_memory(lambda: _only_itself(stage, link, stream, framed, max(limit // 8, 1)))

@@ -30,7 +30,7 @@ async def load(stage: Stage) -> None:
                 await client.send(stage.call("x" * PIECE))
 
         async def serve() -> None:
-            # Each on its own: where few requests can be open at once, the next one comes after a response.
+            # They are taken one by one: where few requests can be open at once, the next one comes after a response.
             for _ in range(LOAD):
                 for message in await server.collect(1):
                     if isinstance(message, Request):

@@ -7,7 +7,7 @@ import gc
 import math
 import os
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -72,6 +72,11 @@ class End:
             # Encoders raise the last two for content that is not JSON, which a transport has to report instead.
             except (trio.BrokenResourceError, trio.ClosedResourceError, ValueError, TypeError) as exc:
                 raise self.stage.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
+
+    async def send_all(self, messages: Iterable[Any]) -> None:
+        """Send messages, one after the other."""
+        for message in messages:
+            await self.send(message)
 
     async def receive(self) -> Incoming:
         """Take the next message."""
@@ -334,7 +339,7 @@ def tasks() -> dict[Any, str]:
 def descriptors() -> dict[Any, str]:
     """Return the open descriptors of this process, with what they lead to where the system tells."""
     found: dict[Any, str] = {}
-    # Not /proc/self/fd, which Linux alone has.
+    # Only Linux has /proc/self/fd.
     for number in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # the folder's own is closed meanwhile
             status = os.fstat(int(number))

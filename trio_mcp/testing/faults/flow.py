@@ -167,7 +167,7 @@ class Flow(Generic[PieceT]):
         until = trio.current_time() + seconds
         left = math.inf if amount is None else amount
         while left:
-            # Around this alone: cancelling a send could pass on half of a piece.
+            # Only the receive has a deadline: a send that is cancelled could pass on half of a piece.
             with trio.move_on_at(until):
                 if not await self._take():
                     return True
