@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive
-from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.model import move, one_of
 from trio_mcp.conformance.rules.utilities import LEVELS
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Continue, Plan
 from trio_mcp.testing.strategies import CannotGenerate, from_schema, near_valid
@@ -105,7 +105,7 @@ def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(revisions=MODERN_REVISIONS, needs=["callable_tools"], weight=3)
 def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool, and answer what it asks: rightly, wrongly, not at all, or with a state that was changed."""
-    # Valid more often, as only a valid answer leads to the next round, if there is one.
+    # Most are valid, because only a valid answer leads to the next round, if there is one.
     hows = st.lists(st.sampled_from(["valid", "valid", "wrong", "none", "state"]), min_size=1, max_size=3)
 
     def answer(call: Ask, found: list[Any]) -> Plan:
@@ -150,7 +150,7 @@ def get_unknown_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
 def prompt_without_arguments(facts: Facts) -> st.SearchStrategy[Plan]:
     """Get a prompt without what it requires."""
     names = [name for name, prompt in sorted(facts.prompts.items()) if any(_required(prompt))]
-    return st.sampled_from(names).map(lambda name: (Ask("prompts/get", {"name": name}),)) if names else st.nothing()
+    return one_of(names).map(lambda name: (Ask("prompts/get", {"name": name}),))
 
 
 def _required(prompt: Mapping[str, Any]) -> list[bool]:
@@ -170,10 +170,8 @@ def complete(facts: Facts) -> st.SearchStrategy[Plan]:
         inside = template.partition("{")[2].partition("}")[0].lstrip("+#./;?&").split(",")[0].rstrip("*")
         if inside:
             places.append(({"type": "ref/resource", "uri": template}, inside))
-    if not places:
-        return st.nothing()
     values = st.text("abcdefghijklmnopqrstuvwxyz", max_size=4)
-    return st.builds(lambda place, value: (_completion(place[0], place[1], value),), st.sampled_from(places), values)
+    return st.builds(lambda place, value: (_completion(place[0], place[1], value),), one_of(places), values)
 
 
 def _completion(ref: dict[str, Any], name: str, value: str) -> Ask:
@@ -243,6 +241,4 @@ def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
     # Only names of tools that may be called are used: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})
-    if not others:
-        return st.nothing()
-    return st.sampled_from(others).map(lambda name: (Ask("tools/call", {"name": name, "arguments": {}}),))
+    return one_of(others).map(lambda name: (Ask("tools/call", {"name": name, "arguments": {}}),))
