@@ -6,7 +6,7 @@ is too long for a line is cut off by the browser, and stands in full in a toolti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from trio_mcp.conformance.report.view import ShownEvent
@@ -16,7 +16,7 @@ __all__ = ["diagram"]
 HEAD = 40
 ARROW = 46
 BARE = 32
-"""Of an arrow without detail."""
+"""The height of an arrow without detail."""
 
 NOTE = 34
 END = 14
@@ -34,11 +34,11 @@ def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
     """
     rows: list[str] = []
     y = HEAD
-    # They are much the same for every failure, and would push what matters off the screen of a telephone.
+    # These events are much the same for every failure, and would push what matters off the screen of a telephone.
     if before:
         rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
         y += NOTE
-    # A number in front of each label only helps where there is something to tell apart.
+    # A number in front of each label only helps where there are several connections.
     many = len({each.event.connection for each in events}) > 1
     for each in events:
         label = f"[{each.event.connection}] {each.label}" if many else each.label
@@ -64,7 +64,7 @@ def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
     start, end = (CLIENT, SERVER) if shown.event.sender == "client" else (SERVER, CLIENT)
     # Heads and ends of HTTP frame the messages, which are what a reader looks for.
     light = shown.event.kind not in ("message", "text")
-    kinds = " ".join(_kinds(shown.is_bad, light))
+    kinds = " ".join(["row", *["bad"] * shown.is_bad, *["light"] * light])
     # The head is a nested SVG: it stands at a part of the width, and its own points are pixels.
     tip = "-11,-5 -1,0 -11,5" if end == SERVER else "11,-5 1,0 11,5"
     return (
@@ -75,14 +75,6 @@ def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
         f"{_text(y + 3, 'label', ('✗ ' if shown.is_bad else '') + label)}"
         f"{_text(y + 25, 'detail', shown.detail)}</g>"
     )
-
-
-def _kinds(is_bad: bool, light: bool) -> Iterator[str]:
-    yield "row"
-    if is_bad:
-        yield "bad"
-    if light:
-        yield "light"
 
 
 def _note(y: int, text: str, tip: str, kind: str) -> str:

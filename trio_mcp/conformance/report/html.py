@@ -154,7 +154,7 @@ def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> 
     # The prologue is drawn only if it broke the rule itself.
     whole = prologue + rest
     drawn = whole if any(each.is_bad for each in prologue) else rest
-    # The events were masked when they were made ready to be shown; those of the failure itself are not.
+    # These events are masked already, unlike those of the failure itself.
     lines = "\n".join(json.dumps(as_line(each.event), ensure_ascii=False) for each in whole)
     more = len(drawn) - MAX_EVENTS
     return [
@@ -194,7 +194,8 @@ def _covered(outcomes: Iterable[Outcome]) -> str:
 
 def _section(section: Section) -> list[str]:
     counts = section.counts
-    # A section in which all is well stays closed: a reader comes for the others, which it would push out of sight.
+    # A section in which all is well stays closed, because it would push the sections that a reader looks for out of
+    # sight.
     opened = " open" if counts["broken"] else ""
     numbers = "".join(
         f'<span class="{NAMES[status][2]}" title="{NAMES[status][1]}">{NAMES[status][0]} {counts[status]}</span>'
@@ -202,7 +203,7 @@ def _section(section: Section) -> list[str]:
         if counts[status]
     )
     return [
-        f'<details class="section"{opened}><summary><span class="name">{safe(section.title)}</span>'
+        f'<details class="section"{opened}><summary><span class="name">{safe(page_title(section.path))}</span>'
         f'<span class="numbers">{numbers}</span>{_bar(counts)}</summary><ul class="outcomes">',
         *map(_row, section.outcomes),
         "</ul></details>",

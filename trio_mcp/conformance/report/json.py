@@ -15,7 +15,7 @@ from trio_mcp.conformance.transcript.masking import Masker
 __all__ = ["as_json", "json_text"]
 
 VERSION = 1
-"""Of the form; raised when a member changes its meaning."""
+"""The version of the format, which is raised when a member changes its meaning."""
 
 
 def json_text(report: CheckReport) -> str:

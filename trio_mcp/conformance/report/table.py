@@ -71,7 +71,7 @@ def _by_section(report: CheckReport) -> Iterator[str]:
 
 
 def failure_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield the lines that tell of a broken rule: what it asks, what is wrong, and the exchange that shows it."""
+    """Yield the lines about a broken rule: what it asks, what is wrong, and the exchange that shows it."""
     rule, failure = outcome.rule, outcome.failure
     known = "  (known)" if outcome.known else ""
     yield f"✗ {rule.id}  {rule.level}{known}"
@@ -85,7 +85,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     # A prologue that broke the rule itself is what matters.
     if any(each.is_bad for each in prologue):
         prologue, rest = [], prologue + rest
-    # The whole is in the page, and in the file that replays it.
+    # The whole transcript is in the HTML page, and in the file that replays it.
     rest = folded(rest)
     if prologue:
         yield f"    (after {len(prologue)} events of connecting and listing)"
