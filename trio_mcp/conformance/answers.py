@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.versions import MODERN_REVISIONS, at_least
 
@@ -45,8 +46,7 @@ def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) ->
 
 def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a valid answer to a question; None if the protocol has no such question."""
-    params = question.get("params")
-    params = params if isinstance(params, Mapping) else {}
+    params = object_of(question.get("params"))
     match question.get("method"):
         case "ping":
             return {}
@@ -60,7 +60,7 @@ def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
                 "stopReason": "endTurn",
             }
         case "elicitation/create":
-            # Without content, which only forms have: the user agrees to open a page (`client/elicitation`, URL mode).
+            # Only forms have content. Here the person agrees to open a page (`client/elicitation`, URL mode).
             if params.get("mode") == "url":
                 return {"action": "accept"}
             return {"action": "accept", "content": _filled(params.get("requestedSchema"))}
@@ -77,13 +77,11 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _filled(schema: Any) -> dict[str, Any]:
     """Fill in a form with the simplest valid values."""
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return {name: _field(each) for name, each in properties.items()} if isinstance(properties, Mapping) else {}
+    return {name: _field(object_of(each)) for name, each in object_of(member_of(schema, "properties")).items()}
 
 
-def _field(schema: Any) -> Any:
-    schema = schema if isinstance(schema, Mapping) else {}
-    # Valid by the server's own word, whatever limits stand beside it.
+def _field(schema: Mapping[str, Any]) -> Any:
+    # The server itself calls its default valid, whatever limits it sets.
     if "default" in schema:
         return schema["default"]
     if choices := _choices(schema):

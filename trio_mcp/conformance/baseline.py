@@ -29,7 +29,7 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     """
     try:
         with open(path, "rb") as file:
-            # One byte more than is allowed tells that a file is too large. Its size is not asked for: a pipe, such as
+            # One byte more than is allowed shows that a file is too large. Its size is not asked for: a pipe, such as
             # that of a process substitution, has none.
             data = file.read(MAX_SIZE + 1)
         text = data.decode()

@@ -20,6 +20,7 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._settings import completed
 from trio_mcp.client.targets import LinkFactory
+from trio_mcp.conformance.judging import first_broken
 from trio_mcp.conformance.options import ClientCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.rules.catalogue import judge, select
@@ -95,7 +96,7 @@ class _Run:
     """
 
     events: list[Event]
-    ended: bool = True
+    ended: bool = False
     cut: bool = False
     seconds: float = 0.0
     trouble: str = ""
@@ -161,8 +162,8 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
     async def run(connect: Callable[[], Awaitable[trio.abc.Stream]]) -> None:
         @contextlib.asynccontextmanager
         async def opened() -> AsyncIterator[Link]:
-            # Over bytes, not a link that hands objects over: the client's own reading and writing of JSON is checked as
-            # well.
+            # The link goes over bytes instead of handing objects over, so that the client's own reading and writing of
+            # JSON is checked as well.
             async with stream_link(await connect()) as link:
                 yield link
 
@@ -188,7 +189,6 @@ class _Check:
         self._given = given
         self._rules = rules = select(given["rules"], "client")
         self._deadline = given["deadline"]
-        self._patience = given["patience"]
         self._baseline = frozenset(given["baseline"])
         self._occasions = dict.fromkeys((rule.id for rule in rules), 0)
         self._troubles: dict[str, int] = {}
@@ -250,17 +250,17 @@ class _Check:
     # --- one example --------------------------------------------------------------------------------------------------
 
     async def _play(self, script: Script) -> _Run:
-        run = _Run([])
         tape = Tape(MOST_EVENTS)
+        # The events up to a stop are judged like any others.
+        run = _Run(tape.events)
         began = trio.current_time()
-        patience = min(self._patience, self._end + OVERTIME - began)
-        stopped = False
+        allowed = self._given["patience"]
+        patience = min(allowed, self._end + OVERTIME - began)
         with trio.move_on_after(patience) as scope:
 
             async def listen() -> None:
-                nonlocal stopped
                 await self.stop.wait()
-                stopped = True
+                run.cut = True
                 scope.cancel("the check was stopped")
 
             async def count() -> None:
@@ -274,20 +274,15 @@ class _Check:
                     await self._connect(self._client, script, tape, run)
                 else:
                     await self._start([*self._client], script, tape, run)
-            run.events = tape.events
-            run.seconds = trio.current_time() - began
-            # Only the timeout leads past this line, as every other case returns here or raises.
-            return run
-        run.ended = False
+            run.ended = True
         run.seconds = trio.current_time() - began
-        run.cut = stopped or (patience < self._patience and not tape.is_full)
-        run.trouble = (
-            f"it sent more than {MOST_EVENTS} messages"
-            if tape.is_full
-            else f"it did not end within {self._patience:g} seconds"
-        )
-        # The events up to the stop are judged like any others.
-        run.events = tape.events
+        if run.ended:
+            run.cut = False  # a stop came too late to matter
+        elif tape.is_full:
+            run.trouble = f"it sent more than {MOST_EVENTS} messages"
+        else:
+            run.cut = run.cut or patience < allowed
+            run.trouble = f"it did not end within {allowed:g} seconds"
         return run
 
     async def _connect(self, client: StreamClient, script: Script, tape: Tape, run: _Run) -> None:
@@ -313,7 +308,7 @@ class _Check:
 
             try:
                 await client.run(connect)
-            # Whatever a client raises when it meets a server that fails is its own affair, and told as a note.
+            # A client may raise anything when it meets a server that fails, so this is only noted.
             except Exception as exc:
                 run.trouble = _innermost(exc)
 
@@ -324,7 +319,8 @@ class _Check:
         # The server listens before the client starts, so a client that connects at once finds it.
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
-        # All of the environment, unlike that of a server: it is a program of the user's, as if started from the shell.
+        # The client gets the whole environment, unlike a server: it is the user's own program, as if started from the
+        # shell.
         program = StdioServerParameters(command[0], [*command[1:], url], env=dict(os.environ))
         errors = bytearray()
         async with background_nursery() as nursery:
@@ -333,7 +329,7 @@ class _Check:
             async with closing(partial(process.end, GRACE)):
                 # A client that reads its standard input would otherwise wait there until its time is up.
                 await process.stdin.aclose()
-                # Not looked at, but a full pipe would stop the client.
+                # Nothing looks at it, but a full pipe would stop the client.
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
@@ -354,17 +350,14 @@ class _Check:
         simplest = script
         # Each simpler script has simpler ones in turn, so the search starts again from it and does not go on with the
         # old list.
-        improved = True
-        while improved:
-            improved = False
-            for simpler in simplest.simpler():
-                if runs >= SHRINKING or stop.is_set() or trio.current_time() > until:
-                    break
-                runs += 1
-                tried = (await self._play(simpler)).events
-                if (found := _first(rule, tried)) is not None:
-                    simplest, events, verdict, improved = simpler, tried, found, True
-                    break
+        candidates = iter(simplest.simpler())
+        while (candidate := next(candidates, None)) is not None:
+            if runs >= SHRINKING or stop.is_set() or trio.current_time() > until:
+                break
+            runs += 1
+            tried = (await self._play(candidate)).events
+            if (found := first_broken(rule, tried)) is not None:
+                simplest, events, verdict, candidates = candidate, tried, found, iter(candidate.simpler())
         # Run again from the start, as a client may be flaky: the report says how often the last script really shows it.
         seen = again = 0
         for _ in range(0 if known else REPEATS):
@@ -373,7 +366,7 @@ class _Check:
             tried_again = await self._play(simplest)
             if not tried_again.cut:
                 again += 1
-                seen += _first(rule, tried_again.events) is not None
+                seen += first_broken(rule, tried_again.events) is not None
         assert verdict.problem is not None
         transcript = essential(rule, events, verdict)
         # A verdict on a message of a batch is about an event that the history has made, which stands in no transcript.
@@ -400,7 +393,7 @@ class _Check:
                 outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
-            # Told apart from a lack of occasions, as the user can change it by asking for another revision.
+            # This is not the same as a lack of occasions: the user can change it by asking for another revision.
             elif not set(rule.revisions) & set(self.revisions):
                 outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
             else:
@@ -433,11 +426,6 @@ async def _drain(stream: trio.abc.ReceiveStream, last: bytearray) -> None:
         del last[:-LAST_WORDS]
 
 
-def _first(rule: Rule, events: Sequence[Event]) -> Verdict | None:
-    """Return the first verdict with which a rule is broken, if any."""
-    return next((verdict for _, verdict in judge(History(events), [rule]) if verdict.problem is not None), None)
-
-
 def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Event]:
     """Leave out of a transcript what the verdict does not need: the same event must break the rule in the same words.
 
@@ -455,7 +443,7 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
         return sorted((event for unit in units for event in unit), key=lambda event: places[id(event)])
 
     def shows(tried: list[Event]) -> bool:
-        found = _first(rule, tried)
+        found = first_broken(rule, tried)
         return found is not None and found.event is verdict.event and found.problem == verdict.problem
 
     if not shows(kept):

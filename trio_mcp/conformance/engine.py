@@ -55,7 +55,7 @@ MOST_DEAD: Final = 3
 (chosen)."""
 
 MEETING: Final = 5.0
-"""Seconds that a target has to answer the handshake and list what it offers, however short the check is (chosen)."""
+"""Seconds that a target has to respond to the handshake and list what it offers, however short the check (chosen)."""
 
 UNCOUNTED: Final = 3.0
 """Seconds of that which don't count as time of the check, at most (chosen)."""
@@ -87,7 +87,7 @@ SPENT: Final = 0.02
 """Seconds from which on a response counts as long, and which part of the time one thing may take that is (chosen)."""
 
 SLOWER: Final = 5.0
-"""How many times slower than at the beginning is told as such (chosen)."""
+"""How many times slower than at the beginning is reported (chosen)."""
 
 
 class Check:
@@ -137,20 +137,20 @@ class Check:
         """Run it, until it is complete or its budget is used up.
 
         Raises:
-            TransportError: If the target can't be reached, or does not answer as it must from the start.
+            TransportError: If the target can't be reached, or does not respond as it must from the start.
             NegotiationError: If it does not speak a revision.
         """
-        # Real time, as on a virtual clock the waits cost nothing.
+        # The limit is one of real time: on a virtual clock the waits cost nothing.
         begun = math.inf if is_virtual() else trio.current_time()
         await self._meet(max(self._options["time"], MEETING))
-        # Or a short check of a target that is slow to start would have no time left.
+        # Otherwise a short check of a target that is slow to start would have no time left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
         self._terms = attrs.evolve(self._terms, end=begun + self._time)
         with trio.CancelScope(deadline=self._terms.end + OVERTIME) as scope:
             await self._check_revisions()
         if scope.cancelled_caught:
             self._ended = "time"
-            # In the middle of an example, and not while a connection was closed. The report judges what came until now.
+            # It was in the middle of an example, not closing a connection. The report judges what has come so far.
             if self._life is not None and self._life.is_busy:
                 self._undecided.append("the target was still busy with an example when the time of the check was up")
 
@@ -159,15 +159,15 @@ class Check:
             self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
-                f"the target has not answered the handshake and listed what it offers within {seconds:g} seconds, the "
-                "time of the check"
+                f"the target has not responded to the handshake and listed what it offers within {seconds:g} seconds, "
+                "the time of the check"
             )
 
     async def _met(self) -> list[Facts]:
         """Return what is known of the target, for each revision that it is to be checked in.
 
         Raises:
-            TransportError: If it can't be reached, or does not answer as it must.
+            TransportError: If it can't be reached, or does not respond as it must.
             NegotiationError: If it speaks none of the revisions, or not one that was asked for.
         """
         options, wanted = self._options, self._options["revisions"]
@@ -191,7 +191,7 @@ class Check:
                     break
                 except NegotiationError as exc:
                     refusals.append(exc)
-            # A server of the legacy era need not answer at all what it does not know.
+            # A server of the legacy era need not respond at all to what it does not know.
             patience = min(self._terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
             terms = attrs.evolve(self._terms, opening=patience if found else self._terms.opening)
             try:
@@ -270,8 +270,8 @@ class Check:
                 facts, more = await self._live(facts, examples, until)
                 if not more:
                     return
-            # It answered when it was met, so this is its death and not a wrong address. A note rather than an error:
-            # the report has what was found until then.
+            # The target has responded before, so it has died; the address is not wrong. This is a note rather than an
+            # error: the report has what was found until then.
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
@@ -308,7 +308,8 @@ class Check:
                 if most or len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
                 self._measure(life)
-            # While it is open: it shows whether the target has survived what is run again for a failure.
+            # The probe comes while the connection is open: it shows whether the target has survived the reruns of a
+            # failure.
             await self._judge(life, facts)
             if life.is_unsure and talk.is_open:
                 life.is_busy = True
@@ -316,7 +317,7 @@ class Check:
                 life.is_busy = False
                 self._take_undecided(runner)
             self._traffic += runner.tape.traffic
-        # With the end of the connection, which rules look at, too.
+        # Now the end of the connection is among the events, and some rules judge it.
         await self._judge(life, facts)
         self._life = None
         return facts, more
@@ -391,15 +392,15 @@ class Check:
         before = runner.asked
         life.is_busy = True
         seconds, probed = None, False
-        # Each wait within a plan has a limit, but their sum has none: a target that always answers at the last moment
+        # Each wait within a plan has a limit, but their sum has none: a target that always responds at the last moment
         # would take minutes for a long plan.
         with trio.move_on_after(PATIENCE * self._terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
-                # The whole time is waited for, so that late messages belong to this example in every run, whatever
+                # This waits for the whole time, so that late messages belong to this example in every run, whatever
                 # order the tasks run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
-            # A tool that was not answered in its time may be slow, or its server have died.
+            # A tool that did not respond in time may be slow, or its server may have died.
             plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
             if self._virtual or not self._examples % PROBES or not plain:
                 seconds = await runner.probe()
@@ -519,7 +520,7 @@ class Check:
     def report(self) -> CheckReport:
         """Return what has been found so far."""
         if self._life is not None:
-            # Interrupted: what was not judged yet.
+            # The check was interrupted, so some events have not been judged yet.
             life, self._life = self._life, None
             # Nothing is shrunk: the user who stops a check wants its report now.
             for found in self._judged(life):
@@ -599,7 +600,7 @@ class Check:
         if last < SLOWER * first + 0.05:
             return []
         return [
-            f"the target has become slower: an answer took {first * 1000:.1f} ms at the beginning, and "
+            f"the target has become slower: a response took {first * 1000:.1f} ms at the beginning, and "
             f"{last * 1000:.1f} ms at the end"
         ]
 
@@ -635,7 +636,7 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
         options: See `CheckOptions` and `ServerCheckOptions`.
 
     Raises:
-        TransportError: If the target can't be reached, or does not answer the handshake as it must.
+        TransportError: If the target can't be reached, or does not respond to the handshake as it must.
         NegotiationError: If it does not speak a revision.
         ValueError: If a rule, a revision or a tool is unknown.
         TypeError: If an option is unknown.

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.members import member_of
 from trio_mcp.conformance.rules.catalogue import judge
 from trio_mcp.conformance.rules.history import OTHER, History, id_key, is_notification, is_request, is_response
 from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 
-__all__ = ["Found", "Judging"]
+__all__ = ["Found", "Judging", "first_broken"]
 
 STANDING: Final = frozenset(
     {"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "subscriptions/listen"}
@@ -72,13 +73,13 @@ class Judging:
         self._standing: list[_Kept] = []
         self._example = -1
         self._count = 0
-        # The prologue has no example, for which -1 stands: it is never named as a cause.
+        # -1 stands for the prologue, which belongs to no example and is never named as a cause.
         for event in self._prologue:
             self._keep(event)
 
     @property
     def is_full(self) -> bool:
-        """Whether so much stands that a new connection is better."""
+        """Whether so many requests have a lasting effect that a new connection is better."""
         return len(self._standing) > MOST_STANDING
 
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
@@ -108,7 +109,7 @@ class Judging:
                     # runs when it arrives.
                     causes = [*self._causes(verdict.event), examples.get(id(original), began)]
                     yield Found(rule_, verdict, tuple(dict.fromkeys(each for each in causes if each >= 0)), view)
-            # A mistake in one rule, which must not cost the verdicts of all others.
+            # A mistake in one rule must not cost the verdicts of all others.
             except Exception as exc:
                 self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
         # The oldest first, as a dict keeps the order of insertion: the older a request, the less likely something late.
@@ -139,7 +140,7 @@ class Judging:
         self._count += 1
         if event.kind == "mark" and event.facts.get("what") == "begin":
             self._example = int(event.facts.get("example", self._example + 1))
-        # Before the new requests, which may use the same keys only by mistake.
+        # This comes before the new requests are added, which use the same keys only by mistake.
         for key in _keys(event):
             if (kept := self._kept.get(key)) is not None:
                 kept.events.append((self._count, event))
@@ -147,16 +148,22 @@ class Judging:
             self._kept[event.connection, "exchange", event.exchange] = _Kept(self._example, [(self._count, event)])
         for message in _messages(event):
             if is_request(message):
-                # With the HTTP request that it came in, which this event has joined above.
+                # It is kept together with the HTTP request that it came in, which this event has joined above.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
                 # The same object under both keys: what comes for the token, and what comes for the id, is then in view
                 # together.
                 self._kept[event.connection, event.sender, id_key(message["id"])] = kept
-                if (token := _token(message)) is not None:
+                if (token := member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)) is not None:
                     self._kept[event.connection, event.sender, "token", id_key(token)] = kept
                 if message["method"] in STANDING:
                     self._standing.append(kept)
+
+
+def first_broken(rule: Rule, events: Sequence[Event], since: int = 0) -> Verdict | None:
+    """Return the first verdict with which a transcript breaks a rule, if any."""
+    verdicts = judge(History(events, since=since), [rule])
+    return next((verdict for _, verdict in verdicts if verdict.problem is not None), None)
 
 
 def _messages(event: Event) -> list[Any]:
@@ -182,9 +189,3 @@ def _keys(event: Event) -> Iterator[Any]:
                 yield place, event.sender, id_key(params.get("requestId"))
             elif message["method"] == "notifications/progress":
                 yield place, other, "token", id_key(params.get("progressToken"))
-
-
-def _token(message: dict[str, Any]) -> Any:
-    params = message.get("params")
-    entries = params.get("_meta") if isinstance(params, dict) else None
-    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None

@@ -90,7 +90,7 @@ class Failure:
     def messages(self) -> int:
         """The number of messages after the handshake and the listing, in both directions.
 
-        Without what the kit asks again, to see whether what is overdue was lost.
+        The requests that the kit repeats, to see whether an overdue response was lost, do not count.
         """
         count, again = 0, False
         for event in self.transcript:
@@ -128,8 +128,8 @@ class Outcome:
     @property
     def fails(self) -> bool:
         """Whether the check fails for it: a MUST is broken that is not in the baseline."""
-        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault that was not seen again
-        # counts: a rare one is one, too.
+        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if it was
+        # not seen again.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
 
     @property
@@ -154,11 +154,11 @@ class CheckReport:
         seconds: How long it took.
         generating: Which part of that was spent on making plans.
         outcomes: What became of each rule.
-        notes: What the user must know: tools that were not called and why, schemas that can't be generated from.
+        notes: Facts that the user must know: tools that were not called and why, schemas that are of no use.
         ended: Why it ended.
         figures: Latencies, memory and the like, by name.
         wanted: How many plans were to be run.
-        undecided: Why what was found does not show that the target is well: a sentence each.
+        undecided: The reasons why the result does not show that the target is well: a sentence each.
     """
 
     target: str

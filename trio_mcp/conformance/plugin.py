@@ -70,7 +70,7 @@ def conformance_tests(
     check: Callable[..., Any] = check_server if side == "server" else check_client
     run = _Run(partial(check, **options), chosen, known)
 
-    # It is not an async function because it must run with any plugin for such tests, and without one.
+    # This is not an async function because it must run with any plugin for async tests, and without one.
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
         # Each test gets the target, as the selection decides which one runs first. A fixture that starts a server
@@ -115,7 +115,7 @@ class _Run:
         clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
         try:
             report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)
-        # Whatever it is, it is the same for every rule, and told once for each.
+        # It is the same for every rule, whatever it is, and each test reports it.
         except Exception as exc:
             self._problem = str(exc) or type(exc).__name__
         else:
@@ -130,10 +130,10 @@ def _tell(outcome: Outcome) -> None:
         case "held":
             return
         case "broken" if not outcome.fails:
-            # Not a marker, which would have to be there before the check has run.
+            # A marker would have to be there before the check has run.
             pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
-            # Without a traceback, which would lead into the kit and not into the target.
+            # A traceback would lead into the kit and not into the target.
             pytest.fail("\n".join(failure_lines(outcome)), pytrace=False)
         case _:
             pytest.skip(f"{outcome.status}: {outcome.reason}")

@@ -48,10 +48,10 @@ class Ask:
         params: The parameters.
         token: Whether it asks for progress.
         id: Its id; None for a new one.
-        headers: What differs from the headers of a valid request, over HTTP.
-        meta: What differs from the ``_meta`` of a valid request; None removes a key.
+        headers: The differences from the headers of a valid request, over HTTP.
+        meta: The differences from the ``_meta`` of a valid request; None removes a key.
         connection: The connection, counted round among those that are open.
-        style: What kind of id it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
+        style: The kind of id that it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
     """
 
     method: str
@@ -83,9 +83,9 @@ class Write:
 
     Attributes:
         texts: The texts.
-        fault: What is wrong with them; empty if they are valid.
+        fault: The fault in them; empty if they are valid.
         framed: Whether each is framed as a message (a line, a POST, a frame); otherwise they are written as they are.
-        headers: What differs from the headers of a valid request, over HTTP.
+        headers: The differences from the headers of a valid request, over HTTP.
     """
 
     texts: tuple[bytes, ...]
@@ -97,11 +97,11 @@ class Write:
 
 @attrs.frozen
 class Http:
-    """Make an HTTP request of one's own; ignored by other transports.
+    """Make any HTTP request; other transports ignore it.
 
     Attributes:
         method: The HTTP method.
-        headers: What differs from the headers of a valid request with this method and body.
+        headers: The differences from the headers of a valid request with this method and body.
         body: The body.
         path: The path; None for that of the endpoint.
         hold: Seconds for which the response is read, at most.
@@ -120,7 +120,7 @@ class Cancel:
     """Cancel the open request number ``which``, counted round, as the era and the transport want.
 
     Attributes:
-        answered: Whether to cancel one that was answered already.
+        answered: Whether to cancel one that has its response already.
     """
 
     which: int = 0
@@ -144,7 +144,7 @@ class OnTask:
     Attributes:
         method: The method: ``tasks/get``, ``tasks/result`` or ``tasks/cancel``.
         which: The task.
-        meta: What is in its ``_meta``.
+        meta: Its ``_meta``.
     """
 
     method: str
@@ -155,7 +155,7 @@ class OnTask:
 
 @attrs.frozen
 class Continue:
-    """Send the request number ``which`` that was answered with questions again, with responses to them.
+    """Send the request number ``which`` again whose result asked questions, with responses to them.
 
     Attributes:
         how: ``valid`` responses, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
@@ -168,7 +168,7 @@ class Continue:
 
 @attrs.frozen
 class AwaitResponses:
-    """Wait until every open request that is bound to end is answered, or is overdue."""
+    """Wait until every open request that is bound to end has its response, or is overdue."""
 
 
 @attrs.frozen
@@ -196,7 +196,7 @@ class Break:
     """End a connection, or over HTTP the open response number ``which``.
 
     Attributes:
-        how: Close it, reset it, or close only the sending side.
+        how: Whether to close it, to reset it, or to close only the sending side.
     """
 
     how: Literal["close", "reset", "half"] = "close"
@@ -206,7 +206,7 @@ class Break:
 
 @attrs.frozen
 class Resume:
-    """Resume the broken stream number ``which`` after the last event that came of it; ignored by other transports."""
+    """Resume the broken stream number ``which`` after the last event that came on it; other transports ignore it."""
 
     which: int = 0
     connection: int = 0
@@ -229,7 +229,7 @@ def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
         | {
             field.name: _written(getattr(step, field.name))
             for field in attrs.fields(type(step))
-            # So a file is short enough to be read and edited, and stays valid when a step gets another field.
+            # This keeps a file short enough to be read and edited, and valid when a step gets another field.
             if getattr(step, field.name) != _default(field)
         }
         for step in plan
@@ -273,7 +273,7 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
-        # The name counts only if it is alone: parameters are the target's own, and may have such a name among others.
+        # The name counts only if it is alone: parameters are the target's own, and may have the same name among others.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:

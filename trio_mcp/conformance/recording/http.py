@@ -16,6 +16,7 @@ import attrs
 import h11
 import trio
 
+from trio_mcp.conformance.members import member_of
 from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
@@ -105,7 +106,7 @@ class HttpRecorder:
         if session := _value(fields, SESSION_ID):
             # Servers repeat the id in later responses; the first one says to whom the session belongs.
             self._sessions.setdefault(session, notes)
-        # Once it has a session, its requests name that. What still comes without one is from another client.
+        # A client that has a session names it in its requests. A request without one is from another client.
         if notes is self._plain:
             self._plain = None if session else notes
             self._plain_served = self._plain_served or status < 300
@@ -158,11 +159,11 @@ class _Exchange:
             await self.client.send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
-            # While a response is passed on nothing else reads from the client, and TCP would tell of its end only with
-            # a write.
+            # While a response is passed on, nothing else reads from the client, and TCP would show its end only at a
+            # write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or not speak HTTP, in the middle of it. `ended` then says that it was cut; nothing
-            # else is known.
+            # Either side may leave, or break HTTP, in the middle of the exchange. `ended` then says that it was cut;
+            # nothing else is known.
             with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
@@ -177,7 +178,7 @@ class _Exchange:
     async def _forward(
         self, server: trio.abc.Stream, method: str, path: str, fields: Fields, body: bytes, notes: Notes
     ) -> None:
-        # As bytes, and not by h11, which would refuse what a client may have got wrong.
+        # The head is written as bytes, because h11 would refuse what a client may have got wrong.
         passed = self.recorder.passed(fields)
         if body or method == "POST":
             passed.append(("content-length", str(len(body))))
@@ -265,7 +266,7 @@ def _opens(body: bytes) -> bool:
     # A malformed message is passed on, but opens nothing.
     except (ValueError, RecursionError):
         return False
-    return isinstance(message, dict) and message.get("method") == "initialize"
+    return member_of(message, "method") == "initialize"
 
 
 def _fields(head: h11.Request | h11.Response) -> Fields:

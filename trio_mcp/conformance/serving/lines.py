@@ -24,7 +24,7 @@ async def serve_lines(
     turn = trio.Lock()
 
     async def send(message: Any) -> None:
-        # In the order in which they are noted, and whole.
+        # The lock keeps messages whole, and in the order in which they are noted.
         async with turn:
             tape.note("message", "server", connection=number, message=message)
             await stream.send_all(json.dumps(message).encode() + b"\n")
@@ -32,7 +32,7 @@ async def serve_lines(
     async with trio.open_nursery() as nursery:
 
         async def take(message: Any) -> None:
-            # The client may leave in the middle.
+            # The client may leave at any time.
             try:
                 await server.take(message, send, server.next_turn(message))
             except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -188,12 +188,12 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))
     prompts = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
     known = [name for name in DECLARABLE if name != "completions" or revision >= "2025-03-26"]
-    # Mostly everything: what is not declared gives the client nothing to do.
+    # Most scripts declare everything: what is not declared gives the client nothing to do.
     declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
     return Script(
         revision,
-        # One in twelve: a client should leave then (basic/lifecycle#version-negotiation), so such an example tests
-        # nothing else.
+        # This happens in one of twelve scripts: a client should leave then (basic/lifecycle#version-negotiation), so
+        # the example tests nothing else.
         "1999-12-31" if legacy and draw(st.integers(0, 11)) == 7 else revision,
         tuple(sorted(declared)),
         draw(_tools(revision)),

@@ -179,8 +179,7 @@ def read_transcript(path: str | Path) -> Transcript:
 def _content(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            # One byte more than allowed tells a file that is too large, without asking for its size, which a pipe has
-            # not.
+            # One byte more than is allowed shows that a file is too large. Its size is not asked for: a pipe has none.
             data = file.read(MAX_FILE + 1)
     except OSError as exc:
         raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
@@ -204,7 +203,7 @@ def _first(path: str | Path, data: bytes) -> Mapping[str, Any]:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    # A file may come from anywhere. To its reader a deep one is malformed, like any other.
+    # A file may come from anywhere. One that is nested too deeply is reported like any other malformed file.
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as exc:
@@ -222,7 +221,7 @@ def as_line(event: Event) -> dict[str, Any]:
         line["connection"] = event.connection
     if event.exchange is not None:
         line["exchange"] = event.exchange
-    # The value does not decide: null is a message, too, if a malformed one, and has to come back as one.
+    # The kind decides, not the value: null is a message, too, though a malformed one, and has to come back as one.
     if event.kind == "message":
         line["message"] = event.message
     if event.text is not None:
@@ -281,7 +280,7 @@ def _as_event(line: dict[str, Any]) -> Event:
 def _text(line: dict[str, Any]) -> bytes | None:
     if "base64" in line:
         try:
-            # Without `validate` it would skip characters that are not Base64, and return something else than was
+            # Without `validate` it would skip characters that are not Base64, and return something other than what was
             # written.
             return base64.b64decode(line["base64"], validate=True)
         except (binascii.Error, ValueError):

@@ -114,7 +114,7 @@ class Masker:
             case list() | tuple():
                 # The copy has the same type, so that a value that has not changed stays equal.
                 return type(value)(self._items(value, how, where))
-            # Neither can be a secret, and below true would pass for a number and come out as false.
+            # Neither can be a secret, and the last case would treat true as a number and return false.
             case None | bool():
                 return value
             case str():

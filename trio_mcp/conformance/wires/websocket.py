@@ -1,4 +1,4 @@
-"""WebSocket by hand: each frame is ours."""
+"""WebSocket by hand: the kit makes each frame itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import trio
 import wsproto
@@ -27,11 +26,11 @@ from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.lines import half_close, reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
+from trio_mcp.conformance.wires.web_address import web_address
 from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.lines import CHUNK
-from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.websocket.sockets import SUBPROTOCOL
 from trio_mcp.websocket.text_frames import text_frame
@@ -42,7 +41,7 @@ OPENING_TIMEOUT: Final = 10.0
 """Seconds for the handshake (chosen)."""
 
 GOODBYE_TIMEOUT: Final = 1.0
-"""Seconds for the target to answer a close frame (chosen)."""
+"""Seconds for the target to reply to a close frame (chosen)."""
 
 
 class WebSocketWire(MessageWire):
@@ -151,10 +150,10 @@ class WebSocketWire(MessageWire):
                 for event in self._protocol.events():
                     if isinstance(event, CloseConnection):
                         facts = {"reason": event.reason or "closed", "code": int(event.code)}
-                        # At once, and not when TCP ends, which may take long: after the close frames no data may follow
-                        # (RFC 6455, section 5.5.1).
+                        # The close is noted at once, because the end of TCP may take long: after the close frames no
+                        # data may follow (RFC 6455, section 5.5.1).
                         self.notes.close("server", **facts)
-                        # If this side has sent its close frame before, theirs was the answer, and wsproto refuses a
+                        # If this side has sent its close frame first, theirs was the reply, and wsproto refuses a
                         # second one.
                         with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                             await self._put(self._protocol.send(event.response()))
@@ -168,7 +167,7 @@ class WebSocketWire(MessageWire):
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
-        # A reset in place of a close frame is worth telling apart: often the server process has died.
+        # A reset in place of a close frame has a reason of its own: often the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:
@@ -188,15 +187,10 @@ class WebSocketWire(MessageWire):
 
 def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
     """Return what opens a wire to a server on a WebSocket."""
-    parts = urlsplit(parameters.url)
-    scheme = {"wss": "tls"}.get(parts.scheme, "tcp")
-    host, port = parts.hostname or "", parts.port or {"tls": 443, "tcp": 80}[scheme]
-    # Without user and password, which have no place in a Host header (RFC 9110, section 7.2), nor in a report.
-    authority, path = parts.netloc.rpartition("@")[2], parts.path or "/"
-    address = Address(f"{parts.scheme}://{authority}{path}", scheme, parts.netloc, host, port)
+    address, path = web_address(parameters.url)
     request = Request(
-        host=authority,
-        target=f"{path}?{parts.query}" if parts.query else path,
+        host=address.place,
+        target=path,
         subprotocols=[SUBPROTOCOL],
         extra_headers=[(name.encode(), value.encode()) for name, value in parameters.headers.items()],
     )
@@ -204,7 +198,7 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[WebSocketWire]:
         stream = await open_socket(address, ssl_context, https_compatible=True)
-        # Around the handshake, too: one that fails, or is cancelled, must not leave its connection open.
+        # The block includes the handshake: if it fails, or is cancelled, it must not leave its connection open.
         async with closing(partial(trio.aclose_forcefully, stream)):
             protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
             subprotocol = await _shake_hands(stream, protocol, request, address.url)
@@ -219,7 +213,7 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
 async def _shake_hands(
     stream: trio.abc.Stream, protocol: wsproto.WSConnection, request: Request, name: str
 ) -> str | None:
-    problem = f"did not answer within {OPENING_TIMEOUT:g} seconds"
+    problem = f"did not respond within {OPENING_TIMEOUT:g} seconds"
     try:
         with trio.move_on_after(OPENING_TIMEOUT):
             await stream.send_all(protocol.send(request))
@@ -235,7 +229,7 @@ async def _shake_hands(
                     if isinstance(event, (RejectData, CloseConnection)):
                         break
                 if not data:
-                    problem = "closed the connection instead of answering the handshake"
+                    problem = "closed the connection instead of responding to the handshake"
                     break
     except (trio.BrokenResourceError, wsproto.utilities.RemoteProtocolError) as exc:
         problem = f"is not a WebSocket: {exc}"
