@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,10 +92,8 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
 def _templates(facts: Facts) -> list[UriTemplate]:
     found = []
     for text in facts.templates:
-        try:
+        with contextlib.suppress(TypeError, ValueError):  # of a level that this library does not expand
             found.append(UriTemplate(text))
-        except (TypeError, ValueError):
-            continue  # of a level that this library does not expand
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.odd_calls import calls
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
 from trio_mcp.http.headers import METHOD, PROTOCOL_VERSION, SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
@@ -39,25 +39,16 @@ HOLD: Final = 0.2
 """Seconds for which a response is read that may have no end. Chosen: it bounds what an example takes."""
 
 
-def _calls(facts: Facts, **more: Any) -> Iterator[st.SearchStrategy[Ask]]:
-    for name in facts.callable_tools:
-        with contextlib.suppress(CannotGenerate):
-            arguments = from_schema(facts.tools[name].get("inputSchema"))
-            yield st.builds(
-                lambda found, name=name: Ask("tools/call", {"name": name, "arguments": found}, **more), arguments
-            )
-
-
 def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
     """Return valid requests that name something, with the name."""
     found: list[st.SearchStrategy[tuple[Ask, str]]] = [
-        call.map(lambda ask: (ask, str((ask.params or {})["name"]))) for call in _calls(facts)
+        calls(facts).map(lambda ask: (ask, str((ask.params or {})["name"])))
     ]
     found += [st.just((Ask("resources/read", {"uri": uri}), uri)) for uri in sorted(facts.resources)[:20]]
     for name, prompt in sorted(facts.prompts.items())[:20]:
         if not prompt.get("arguments"):
             found.append(st.just((Ask("prompts/get", {"name": name}), name)))
-    return st.one_of(found) if found else st.nothing()
+    return st.one_of(found)
 
 
 def _with(ask: Ask, **headers: str | None) -> Plan:
@@ -142,15 +133,12 @@ def close_input(facts: Facts) -> Plans:
 @move(revisions=SESSIONS, needs=[*HTTP, "callable_tools"], weight=3)
 def break_and_resume(facts: Facts) -> Plans:
     """Call a tool, break its stream off, and resume it."""
-    calls = list(_calls(facts, token=True))
-    if not calls:
-        return st.nothing()
     hows = st.sampled_from(["close", "reset"])
     # The waits are short: most tools end within milliseconds, and a stream that has ended can't be broken off.
     waits = st.sampled_from([0.0, 0.001, 0.02])
     return st.builds(
         lambda ask, how, wait: (ask, Pause(wait), Break(how, which=-1), Resume(), AwaitResponses()),
-        st.one_of(calls),
+        calls(facts, token=True),
         hows,
         waits,
     )
@@ -159,14 +147,14 @@ def break_and_resume(facts: Facts) -> Plans:
 @move(revisions=SESSIONS, needs=HTTP, weight=1)
 def second_stream(facts: Facts) -> Plans:
     """Open a second stream of the session while something is under way."""
-    asks = st.one_of(*_calls(facts, token=True), st.just(alive(facts)))
+    asks = calls(facts, token=True) | st.just(alive(facts))
     return asks.map(lambda ask: (ask, Http("GET", hold=HOLD), AwaitResponses()))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def resume_foreign(facts: Facts) -> Plans:
     """Ask, in one session, for what came after an event of another."""
-    asks = st.one_of(*_calls(facts, token=True), st.just(alive(facts)))
+    asks = calls(facts, token=True) | st.just(alive(facts))
     foreign = Http("GET", {"Last-Event-ID": "{other event}"}, hold=HOLD, connection=1)
     return asks.map(lambda ask: (ask, Open(), AwaitResponses(), foreign))
 
@@ -280,7 +268,7 @@ def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, Par
                     lambda given, name=name: Ask("tools/call", {"name": name, "arguments": given}), arguments
                 )
                 choices.append(st.builds(found, asks, st.sampled_from(parameters)))
-    return st.one_of(choices) if choices else st.nothing()
+    return st.one_of(choices)
 
 
 def _type(schema: Any, parameter: ParameterHeader) -> Any:

@@ -32,7 +32,7 @@ def calls(facts: Facts, **more: Any) -> st.SearchStrategy[Ask]:
     for name in facts.callable_tools:
         with contextlib.suppress(CannotGenerate):
             choices.append(st.builds(_call, st.just(name), from_schema(facts.tools[name].get("inputSchema"))))
-    return st.one_of(choices).map(lambda params: Ask("tools/call", params, **more)) if choices else st.nothing()
+    return st.one_of(choices).map(lambda params: Ask("tools/call", params, **more))
 
 
 def _call(name: str, arguments: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def call_near_valid(facts: Facts) -> st.SearchStrategy[Plan]:
             values = near_valid(facts.tools[name].get("inputSchema")).map(lambda near: near.value)
             # Other values are no arguments at all, which `malformed-params` tries.
             choices.append(st.builds(_call, st.just(name), values.filter(lambda value: isinstance(value, dict))))
-    return st.one_of(choices).map(lambda params: (Ask("tools/call", params),)) if choices else st.nothing()
+    return st.one_of(choices).map(lambda params: (Ask("tools/call", params),))
 
 
 @move(needs=["capability:tools"])
