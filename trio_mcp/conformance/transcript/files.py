@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, get_args
+from typing import Any, BinaryIO, Final, TypeAlias, get_args
 
 import attrs
 
@@ -234,22 +234,40 @@ def as_line(event: Event) -> dict[str, Any]:
     return line
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _is_count(value: Any) -> bool:
     # A `bool` is an `int` in Python, but true is not a number in JSON.
     return type(value) is int and value >= 0
 
 
+def _are_headers(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, list) and len(each) == 2 and all(map(_is_text, each)) for each in value
+    )
+
+
+_Types: TypeAlias = dict[str, tuple[str, Callable[[Any], bool]]]
 # The type of each member of a line; all but the first three may be missing.
-_MEMBERS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+_MEMBERS: Final[_Types] = {
     "time": ("a number of seconds", lambda value: type(value) in (int, float) and math.isfinite(value)),
     "sender": (f"one of {', '.join(sorted(_SENDERS))}", lambda value: isinstance(value, str) and value in _SENDERS),
     "kind": (f"one of {', '.join(sorted(_KINDS))}", lambda value: isinstance(value, str) and value in _KINDS),
     "connection": ("a number from 0", _is_count),
     "exchange": ("a number from 0", _is_count),
     "message": ("a JSON value", lambda value: True),
-    "text": ("a string", lambda value: isinstance(value, str)),
-    "base64": ("a string", lambda value: isinstance(value, str)),
+    "text": ("a string", _is_text),
+    "base64": ("a string", _is_text),
     "facts": ("an object", lambda value: isinstance(value, dict)),
+}
+_HEADERS: Final = ("a list of pairs of strings", _are_headers)
+# The types of the facts that rules rely on, by the kind of event.
+_FACTS: Final[dict[str, _Types]] = {
+    "request": {"headers": _HEADERS, "method": ("a string", _is_text)},
+    "response": {"headers": _HEADERS, "status": ("a number", lambda value: type(value) is int)},
+    "mark": {"what": ("a string", _is_text)},
 }
 
 
@@ -264,7 +282,10 @@ def _as_event(line: dict[str, Any]) -> Event:
         if not fits(value):
             raise ValueError(f"{name!r} must be {wanted}")
     facts = line.get("facts", {})
-    _check_facts(line["kind"], facts)
+    for name, (wanted, fits) in _FACTS.get(line["kind"], {}).items():
+        # Headers may be missing.
+        if not fits(facts.get(name, [])):
+            raise ValueError(f"the fact {name!r} must be {wanted}")
     return Event(
         line["kind"],
         line["sender"],
@@ -286,20 +307,3 @@ def _text(line: dict[str, Any]) -> bytes | None:
         except (binascii.Error, ValueError):
             raise ValueError("'base64' must be Base64") from None
     return line["text"].encode("utf-8", "surrogatepass") if "text" in line else None
-
-
-def _check_facts(kind: str, facts: dict[str, Any]) -> None:
-    """Check the facts that rules rely on."""
-    if kind in ("request", "response"):
-        headers = facts.get("headers", [])
-        if not isinstance(headers, list) or not all(
-            isinstance(each, list) and len(each) == 2 and all(isinstance(part, str) for part in each)
-            for each in headers
-        ):
-            raise ValueError("the fact 'headers' must be a list of pairs of strings")
-    if kind == "request" and not isinstance(facts.get("method"), str):
-        raise ValueError("the fact 'method' must be a string")
-    if kind == "response" and type(facts.get("status")) is not int:
-        raise ValueError("the fact 'status' must be a number")
-    if kind == "mark" and not isinstance(facts.get("what"), str):
-        raise ValueError("the fact 'what' must be a string")
