@@ -63,7 +63,9 @@ def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
             # Only forms have content. Here the person agrees to open a page (`client/elicitation`, URL mode).
             if params.get("mode") == "url":
                 return {"action": "accept"}
-            return {"action": "accept", "content": _filled(params.get("requestedSchema"))}
+            # The form is filled in with the simplest valid values.
+            fields = object_of(member_of(params, "requestedSchema", "properties"))
+            return {"action": "accept", "content": {name: _field(object_of(each)) for name, each in fields.items()}}
     return None
 
 
@@ -73,11 +75,6 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
         return {"action": "perhaps", "content": [None]}
     # One object for roots and for sampling, wrong for both: each of their members has a type that neither allows.
     return {"roots": "none", "role": 7, "content": None}
-
-
-def _filled(schema: Any) -> dict[str, Any]:
-    """Fill in a form with the simplest valid values."""
-    return {name: _field(object_of(each)) for name, each in object_of(member_of(schema, "properties")).items()}
 
 
 def _field(schema: Mapping[str, Any]) -> Any:

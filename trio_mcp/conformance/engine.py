@@ -540,7 +540,7 @@ class Check:
             clock.perf_counter() - self._began,
             self._generating,
             tuple(map(self._outcome, self._rules)),
-            tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._leaks())),
+            tuple(dict.fromkeys(notes + self._notes + self._slowness() + (grown(*self._usage) if self._usage else []))),
             # Only a `run` that was cancelled leaves it open.
             self._ended or "interrupted",
             self._figures(),
@@ -582,9 +582,6 @@ class Check:
                 figures[f"{name} at the beginning"] = value
                 figures[f"{name} at the end"] = getattr(self._usage[1], name)
         return figures
-
-    def _leaks(self) -> list[str]:
-        return grown(*self._usage) if self._usage is not None else []
 
     def _first_and_last(self) -> tuple[float, float]:
         # Medians of many, as one garbage collection, or one late probe, is not a trend.

@@ -1,10 +1,19 @@
-"""Members of JSON values that a peer has sent, any of which may be of another type than it should be."""
+"""JSON that a peer has sent: it may be malformed, and any member may be of another type than it should be."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-__all__ = ["member_of", "object_of"]
+__all__ = ["member_of", "object_of", "parsed"]
+
+
+def parsed(text: bytes) -> Any:
+    """Return a JSON text as a value, or None if it is not JSON, or nested too deeply."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def object_of(value: object) -> dict[str, Any]:

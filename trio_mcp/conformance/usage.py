@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def usage_of(group: int) -> Usage | None:
     memory = descriptors = threads = 0
     # The whole group counts: many servers are started by a launcher, whose own process then only waits.
     for each in PROC.iterdir():
-        try:
+        with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
             if each.name.isdecimal() and os.getpgid(int(each.name)) == group:
                 # The fields follow the name in parentheses, which may hold spaces. proc(5) counts from 1, and
                 # `num_threads` is 20.
@@ -48,8 +49,6 @@ def usage_of(group: int) -> Usage | None:
                 # little: some runtimes reserve gigabytes at once.
                 memory += int((each / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
                 descriptors += sum(1 for _ in (each / "fd").iterdir())
-        except OSError:
-            continue  # it has just ended, or belongs to another user
     return Usage(memory, descriptors, threads) if threads else None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,16 +15,16 @@ import attrs
 import h11
 import trio
 
-from trio_mcp.conformance.members import member_of
+from trio_mcp.conformance.members import member_of, parsed
 from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
 from trio_mcp.conformance.wires.notes import LONGEST, Notes, TooMuch
+from trio_mcp.conformance.wires.web_address import web_address
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import EVENTS, SESSION_ID
-from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
 
 __all__ = ["HttpRecorder"]
@@ -49,11 +48,7 @@ class HttpRecorder:
     """
 
     def __init__(self, target: HttpServerParameters, tape: Tape) -> None:
-        parts = urlsplit(target.url)
-        scheme = {"https": "tls"}.get(parts.scheme, "tcp")
-        port = parts.port or {"tls": 443, "tcp": 80}[scheme]
-        self._authority = parts.netloc.rpartition("@")[2]
-        self._address = Address(target.url, scheme, parts.netloc, parts.hostname or "", port)
+        self._address, _ = web_address(target.url)
         self._headers = dict(target.headers)
         self._tape = tape
         self._exchanges = itertools.count(1)
@@ -62,7 +57,7 @@ class HttpRecorder:
         self._plain: Notes | None = None  # the client without a session
         # Whether a request without a session was accepted: only then does a second handshake mean a second client.
         self._plain_served = False
-        self._query = parts.query
+        self._query = urlsplit(target.url).query
         self.guard = RecorderGuard(target.url)
 
     async def serve(self, client: trio.SocketStream) -> None:
@@ -97,7 +92,10 @@ class HttpRecorder:
         if session in self._sessions:
             return self._sessions[session]
         # The handshake is another client's, unless the one before it has only tried what it was refused.
-        if self._plain is None or (self._plain_served and b'"initialize"' in body and _opens(body)):
+        # A malformed one is passed on, but opens nothing.
+        if self._plain is None or (
+            self._plain_served and b'"initialize"' in body and member_of(parsed(body), "method") == "initialize"
+        ):
             self._plain, self._plain_served = Notes(self._tape, next(self._numbers), "http"), False
         return self._plain
 
@@ -121,7 +119,7 @@ class HttpRecorder:
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request for the server."""
         # A compressed response could be passed on, but not recorded.
-        own = {"host": self._authority, "accept-encoding": "identity", "connection": "close"}
+        own = {"host": self._address.place, "accept-encoding": "identity", "connection": "close"}
         own |= {name.lower(): value for name, value in self._headers.items()}
         return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
 
@@ -258,15 +256,6 @@ class _Reader:
         """Take the end of the body."""
         if self._body:
             self._notes.text("server", bytes(self._body), self._number)
-
-
-def _opens(body: bytes) -> bool:
-    try:
-        message = json.loads(body)
-    # A malformed message is passed on, but opens nothing.
-    except (ValueError, RecursionError):
-        return False
-    return member_of(message, "method") == "initialize"
 
 
 def _fields(head: h11.Request | h11.Response) -> Fields:

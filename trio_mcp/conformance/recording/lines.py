@@ -48,15 +48,11 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
     notes = Notes(tape, 0, "stdio")
     stderr = StderrCopier(child.stderr, "inherit")
-
-    async def end() -> None:
-        await child.end(parameters.shutdown_grace)
-
     # The standard streams of this process carry the messages: a `print` in between would be one more line to the
     # client.
     with private_streams() as (read, write):
         try:
-            async with background_nursery(end) as nursery:
+            async with background_nursery(partial(child.end, parameters.shutdown_grace)) as nursery:
                 nursery.start_soon(stderr.read)
                 nursery.start_soon(stderr.deliver)
                 await _pass_on(notes, read, write, child.stdin, child.stdout)

@@ -50,11 +50,7 @@ def html(report: CheckReport) -> str:
     """Return a report as an HTML page."""
     title = f"{safe(report.target)} and the Model Context Protocol"
     again = f"The same seed sends the same messages: <code>trio-mcp check --seed {report.seed}</code>"
-    return html_page(title, _body(report), good=not report.status, footer=again)
-
-
-def _body(report: CheckReport) -> list[str]:
-    return [
+    body = [
         *_head(report),
         "<main>",
         *_failures(report),
@@ -64,6 +60,7 @@ def _body(report: CheckReport) -> list[str]:
         *_figures(report),
         "</main>",
     ]
+    return html_page(title, body, good=not report.status, footer=again)
 
 
 def _prose(text: str) -> str:

@@ -263,11 +263,10 @@ def folded(events: Sequence[ShownEvent]) -> list[ShownEvent]:
             said.setdefault(each.event.connection, []).append(each)
     found = []
     for each in events:
-        if _is_stderr(each) and len(lines := said[each.event.connection]) > 1:
-            if each is lines[0]:
-                found.append(attrs.evolve(each, detail=f"{len(lines)} lines, the first: {each.detail}"))
-        else:
-            found.append(each)
+        lines = said[each.event.connection] if _is_stderr(each) else [each]
+        if each is lines[0]:
+            more = f"{len(lines)} lines, the first: " if len(lines) > 1 else ""
+            found.append(attrs.evolve(each, detail=more + each.detail))
     return found
 
 

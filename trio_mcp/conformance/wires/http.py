@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ import h11
 import trio
 
 from trio_mcp._nursery import background_nursery, closing
-from trio_mcp.conformance.members import member_of, object_of
+from trio_mcp.conformance.members import member_of, object_of, parsed
 from trio_mcp.conformance.rules.history import is_request
 from trio_mcp.conformance.steps import Headers, Http
 from trio_mcp.conformance.transcript.tape import Tape
@@ -319,7 +318,7 @@ class StreamableHttpWire:
         resumes: _Exchange | None = None,
     ) -> _Exchange:
         body = b"".join(pieces)
-        message = _parsed(body)
+        message = parsed(body)
         fields = self._fields(method, message, body)
         for name, value in headers.items():
             # The names of headers ignore case (RFC 9110, section 5.1): with both spellings, the server would see the
@@ -692,13 +691,6 @@ def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_conte
 def _asks(message: Any, request_id: Any) -> bool:
     """Return whether a message is the request with this id: 1 and "1" are two."""
     return is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _clean(text: str) -> bytes:
