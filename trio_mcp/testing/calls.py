@@ -70,7 +70,7 @@ class CallRecorder:
     async def __call__(
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        # Copies: functions and other middleware may change what they get.
+        # These are copies: functions and other middleware may change what they get.
         params = {key: copy.deepcopy(value) for key, value in context.params.items() if key != "_meta"}
         call = self._resumed(context.method, params)
         if call is None:

@@ -61,7 +61,7 @@ class _Steps(trio.abc.Instrument):
             finally:
                 self.off()
 
-    # The steps of all tasks: it matters how far the transport's own have come when the cancellation strikes.
+    # The steps of all tasks count: it matters how far the transport's own have come when the cancellation strikes.
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.count += 1
         self._look()
@@ -79,7 +79,8 @@ async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]
     await scenario(whole := _Steps())
     # A few more than were counted: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
-    # Spread over all of it: the last steps, in which things are closed, matter as much as the first.
+    # The places are spread over the whole scenario: the last steps, in which things are closed, matter as much as the
+    # first.
     for n in range(places := min(total, stage.places)):
         await scenario(_Steps(n * total // places))
 

@@ -16,7 +16,7 @@ from trio_mcp.testing.contract.stage import Cut, Pair, Raw, Stage
 
 __all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
 
-# Collected, not listed: a new rule can't be left out by mistake.
+# The rules are collected, not listed, so that a new one can't be left out by mistake.
 RULES: Final = {
     each.name: each
     for subject in (delivery, framing, pressure, ending, lifetime, cancelling)

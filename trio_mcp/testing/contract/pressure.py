@@ -22,7 +22,7 @@ LOAD: Final = 256
 @rule("Both directions carry load at the same time, and neither waits for the other")
 async def load(stage: Stage) -> None:
     async with stage.pair() as (client, server), trio.open_nursery() as nursery:
-        # Room for all of them: the server has to read on while its responses wait.
+        # There is room for all of them: the server has to read on while its responses wait.
         waiting, requests = trio.open_memory_channel[Request](LOAD)
 
         async def ask() -> None:

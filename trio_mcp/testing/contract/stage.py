@@ -99,7 +99,7 @@ class End:
         """Take as many messages as come, up to this number; wait so many seconds for each, or the timeout."""
         taken: list[Incoming] = []
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-            # A timeout for each message and not for all of them: a transport that is slow is not broken.
+            # Each message has its own timeout: a transport that is slow is not broken.
             while len(taken) < count:
                 with trio.move_on_after(self.stage.timeout if seconds is None else seconds) as scope:
                     taken.append((await self.link.read.receive()).message)
@@ -215,7 +215,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _opened(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        # One scope around all of it: one around the opening alone would end inside the manager's nursery.
+        # One scope surrounds all of it: one around the opening alone would end inside the manager's nursery.
         phase = "opening"
         with trio.CancelScope(deadline=trio.current_time() + self.timeout) as scope:
             async with manager as ends:
@@ -297,7 +297,7 @@ class Stage:
         """Wait until nothing is there that was not there before; return what does not go away."""
         deadline = trio.current_time() + self.timeout
         pause = 0.01
-        # Polled, because no event says that the system has closed a descriptor.
+        # This polls, because no event says that the system has closed a descriptor.
         while (left := [name for key, name in now().items() if key not in before]) and trio.current_time() < deadline:
             await trio.sleep(pause)
             pause *= 2

@@ -53,7 +53,7 @@ class Valve:
 
     async def passed(self) -> None:
         """Wait until it is open."""
-        # Closed again before this task ran: it has not passed.
+        # If it is closed again before this task runs, the task has not passed.
         while not self._opened.is_set():
             await self._opened.wait()
 
@@ -222,7 +222,7 @@ class FaultInjector(abc.ABC):
         self.calm = False
         self._faults = iter(faults)
         self._allowed, self._what = allowed, what
-        # Shared by all connections, so that a stall also holds for those that open later.
+        # The gates are shared by all connections, so that a stall also holds for those that open later.
         self._gates = Valve(), Valve()
         self._live: set[FaultyConnection] = set()
         self._connections = 0
@@ -232,7 +232,7 @@ class FaultInjector(abc.ABC):
     def statistics(self) -> FaultStatistics:
         """Return what has happened so far."""
         sent, received = self._passed
-        # A copy of the counts, since they go on: what a test has asked for before must not change while it compares.
+        # The counts are copied, because they go on: the result that a test has must not change while it compares.
         return FaultStatistics(self._connections, len(self._live), sent, received, dict(self._steps))
 
     def stall(self, *, sent: bool = True, received: bool = True) -> None:
@@ -290,7 +290,7 @@ class FaultInjector(abc.ABC):
         # The steps are checked only now, since the faults may be an iterator without end.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
         connection = FaultyConnection(faults)
-        # Live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
+        # It is live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
         self._live.add(connection)
         try:
             yield connection

@@ -31,7 +31,7 @@ __all__ = [
 
 _some = validator(check_count)
 _amount = attrs.validators.optional(_some)
-# Zero, too: it is what a wait in `fault_scripts` shrinks to.
+# Zero is allowed, because the waits in `fault_scripts` shrink to it.
 _wait = validator(check_seconds, zero=True)
 
 
@@ -151,7 +151,7 @@ class Faults:
         received: The steps for what it receives.
     """
 
-    # Converted, so that a script may be a list, and changes to that list later do not reach it.
+    # They are converted, so that a script may be a list, and later changes to that list do not reach it.
     sent: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
     received: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
 
