@@ -187,7 +187,7 @@ class Bench:
         for tool in self.plan.tools:
             if not any(call.tool == tool for call in good):
                 self.plan.drop(tool, f"each call of it fails, the first with: {failures[tool]}")
-        # Those of a tool that was found to ask later were good until then.
+        # The calls of a tool that was only later found to ask are still in the list of the good ones.
         self.plan.calls = [call for call in good if call in self.plan.calls]
         if self.plan.calls:
             return None
@@ -197,8 +197,8 @@ class Bench:
     async def _tried(self, side: Side, call: ToolCall) -> _Failure | None:
         side.asked = False
         failure = await self._call(side, call)
-        # One at a time, so a question belongs to this call. A tool that copes with a refusal is not measured either: it
-        # would do less than it does for others.
+        # Calls are made one at a time, so a question belongs to this one. A tool that copes with a refusal is not
+        # measured either: it would do less than it does for others.
         return _Failure(ASKS, "") if side.asked else failure
 
     def _drop_asking(self, tool: str) -> None:
@@ -217,7 +217,7 @@ class Bench:
             for side in self.sides:
                 side.steps.append([])
             for turn in range(self.rounds):
-                # A B, B A, …, so that neither server always finds the machine as the other has left it.
+                # The order is A B, B A, …, so that neither server always finds the machine as the other has left it.
                 for side in self.sides[:: -1 if turn % 2 else 1]:
                     await self._sample(side, in_flight, most)
                     if self._stopped is not None:

@@ -14,7 +14,7 @@ from trio_mcp.conformance.report.view import clean, shorten
 __all__ = ["COLUMNS", "PAIRED", "milliseconds", "ratio_cells", "step_cells", "table", "title_of"]
 
 WIDTH: Final = 100
-"""Columns. Fixed, so that a report is the same in a terminal and in a file."""
+"""Columns. The number is fixed, so that a report is the same in a terminal and in a file."""
 
 COLUMNS: Final = (
     "in flight",

@@ -231,7 +231,7 @@ class _Check:
         self.hung += not run.ended
         if run.trouble:
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
-        # An error, since a report in which no rule had an occasion has status 0 and would look like a success.
+        # This is an error: a report in which no rule had an occasion has status 0 and would look like a success.
         if number == 0 and not run.events:
             raise TransportError(f"the client did not connect: {run.trouble or 'it ended without an error'}")
         history = History(run.events)
@@ -287,7 +287,7 @@ class _Check:
 
     async def _connect(self, client: StreamClient, script: Script, tape: Tape, run: _Run) -> None:
         numbers = itertools.count()
-        # One for all connections: a session over HTTP may use many of them.
+        # One server handles all connections: a session over HTTP may use many of them.
         http = HttpServing(script, tape, self._deadline)
 
         async with background_nursery() as nursery:
@@ -333,7 +333,7 @@ class _Check:
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
-        # A note, not an error: a client may well fail when its server does. The last line of a traceback is the
+        # This is a note, not an error: a client may well fail when its server does. The last line of a traceback is the
         # exception.
         if status:
             last = errors.decode("utf-8", "replace").strip().splitlines()
@@ -358,7 +358,7 @@ class _Check:
             tried = (await self._play(candidate)).events
             if (found := first_broken(rule, tried)) is not None:
                 simplest, events, verdict, candidates = candidate, tried, found, iter(candidate.simpler())
-        # Run again from the start, as a client may be flaky: the report says how often the last script really shows it.
+        # The script is run again, because a client may be flaky: the report says how often it really shows the fault.
         seen = again = 0
         for _ in range(0 if known else REPEATS):
             if stop.is_set() or trio.current_time() > self._end:
@@ -457,7 +457,7 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
         grouped.setdefault(key, []).append(event)
     units = list(grouped.values())
     size = len(units) // 2
-    # Large pieces first, as most of a long transcript has nothing to do with the fault.
+    # Large pieces are tried first: most of a long transcript has nothing to do with the fault.
     while size:
         at = 0
         while at < len(units):

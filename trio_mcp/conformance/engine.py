@@ -51,8 +51,7 @@ PROBES: Final = 10
 """An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
 MOST_DEAD: Final = 3
-"""After how many examples in a row that the target did not survive the check ends, and after how many floods
-(chosen)."""
+"""The check ends after so many examples in a row that the target did not survive, or so many floods (chosen)."""
 
 MEETING: Final = 5.0
 """Seconds that a target has to respond to the handshake and list what it offers, however short the check (chosen)."""
@@ -84,7 +83,7 @@ PAUSE: Final = 20
 
 LONG: Final = 0.1
 SPENT: Final = 0.02
-"""Seconds from which on a response counts as long, and which part of the time one thing may take that is (chosen)."""
+"""Seconds above which a response counts as long, and the share of the check that one such thing may take (chosen)."""
 
 SLOWER: Final = 5.0
 """How many times slower than at the beginning is reported (chosen)."""
@@ -327,8 +326,8 @@ class Check:
         count = len(life.plans)
         pid = getattr(life.runner.talks[0].wire, "pid", None)
         if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
-            # The first look at each life: another life is another process, whose memory has nothing to do with that of
-            # the last one.
+            # Each life has its own first look: another life is another process, whose memory has nothing to do with
+            # that of the last one.
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
@@ -439,7 +438,7 @@ class Check:
     def _judged(self, life: _Life) -> list[Found]:
         """Return the first verdict of each rule that is broken."""
         life.runner.pump()
-        # A copy, as `forget` empties the list that the tape keeps.
+        # This is a copy, because `forget` empties the list that the tape keeps.
         events = list(life.runner.tape.events)
         life.runner.forget()
         life.judged = len(life.plans)
@@ -479,14 +478,14 @@ class Check:
         if seconds <= 0:
             return
         life.is_unsure = True
-        # One for all the examples that may be the cause, so that they share its time and its runs.
+        # One shrinker serves all the examples that may be the cause, so that they share its time and its runs.
         shrinker = Shrinker(
             lambda: self._connected(facts.revision),
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
-            # A third of what is left, so that several rules get their turn. At least two seconds near the end, as a
-            # failure without its small exchange is hard to act on.
+            # A failure gets a third of what is left, so that several rules get their turn, and at least two
+            # seconds near the end: a failure without its small exchange is hard to act on.
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
             # A slow target gets several times what it usually takes.
@@ -499,8 +498,8 @@ class Check:
         )
         best = self._failures[found.rule.id]
         numbers = [number for number, _ in life.plans]
-        # The likeliest cause first. The next one is tried only if this one does not break the rule again by itself or
-        # after what came before it.
+        # The likeliest cause is tried first. The next one is tried only if this one does not break the rule again by
+        # itself or after what came before it.
         for example in found.examples:
             if example not in numbers:
                 continue
@@ -584,7 +583,7 @@ class Check:
         return figures
 
     def _first_and_last(self) -> tuple[float, float]:
-        # Medians of many, as one garbage collection, or one late probe, is not a trend.
+        # These are medians, because one garbage collection, or one late probe, is not a trend.
         tenth = max(1, len(self._latencies) // 10)
         return statistics.median(self._latencies[:tenth]), statistics.median(self._latencies[-tenth:])
 

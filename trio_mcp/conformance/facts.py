@@ -173,8 +173,8 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
     cursor, cursors = None, set()
     for page in range(1, MOST_PAGES + 1):
         sent = await talk.ask(method, None if cursor is None else {"cursor": cursor})
-        # An error, not a note: every connection begins with the lists, so each would wait as long, and most moves need
-        # them.
+        # This is an error, not a note: every connection begins with the lists, so each would wait as long, and most
+        # moves need them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
             raise TransportError(runner.unanswered(sent))
         if sent.answer is None:

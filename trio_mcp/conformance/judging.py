@@ -34,7 +34,7 @@ class Found:
         rule: The rule.
         verdict: The verdict.
         examples: The numbers of the examples that may be its cause, the likeliest first.
-        history: What was judged.
+        history: The events that were judged.
     """
 
     rule: Rule
@@ -112,7 +112,8 @@ class Judging:
             # A mistake in one rule must not cost the verdicts of all others.
             except Exception as exc:
                 self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
-        # The oldest first, as a dict keeps the order of insertion: the older a request, the less likely something late.
+        # The oldest are dropped first, as a dict keeps the order of insertion: the older a request, the less likely is
+        # a late message about it.
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
@@ -151,8 +152,8 @@ class Judging:
                 # It is kept together with the HTTP request that it came in, which this event has joined above.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
-                # The same object under both keys: what comes for the token, and what comes for the id, is then in view
-                # together.
+                # The same object is kept under both keys, so that what comes for the token and what comes for the id
+                # are in view together.
                 self._kept[event.connection, event.sender, id_key(message["id"])] = kept
                 if (token := member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)) is not None:
                     self._kept[event.connection, event.sender, "token", id_key(token)] = kept

@@ -29,7 +29,7 @@ class PlanFile:
         revision: The revision to speak.
         rule: The id of the rule that it broke.
         problem: How it broke the rule.
-        about: What else the file says: ``seed``, ``example`` and ``target``.
+        about: The other facts in the file: ``seed``, ``example`` and ``target``.
     """
 
     plan: Plan

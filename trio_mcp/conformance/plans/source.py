@@ -135,7 +135,7 @@ class Source:
         self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
         self._random = Random(seed)
         self._first = [move.name for move in self.usable]
-        # Shuffled, so that checks that end early leave out other moves with another seed.
+        # They are shuffled, so that checks that end early leave out other moves with another seed.
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
         self._plans = 0

@@ -46,8 +46,8 @@ async def record_websocket(target: HttpServerParameters, listeners: list[trio.So
             return
         number = next(numbers)
         try:
-            # First the server, then the client: only the server knows whether it accepts the subprotocols that are
-            # offered.
+            # The server is opened before the client is accepted: only the server knows whether it accepts the
+            # subprotocols that are offered.
             async with _behind(target, request) as server:
                 client = await request.accept(subprotocol=server.subprotocol)
                 await _pass_on(client, server, Notes(tape, number, "websocket", subprotocol=server.subprotocol))

@@ -194,8 +194,8 @@ class HttpServing:
         session.owed[event_id] = await _answers(session, message)
         await place.stream_head()
         place.note("text", text=b"", event_id=event_id, retry=RETRY)
-        # An id, and no data: with that a server may end a stream and be resumed later (2025-11-25, Sending Messages to
-        # the Server).
+        # The event has an id and no data: after it a server may end a stream and be resumed later (2025-11-25, Sending
+        # Messages to the Server).
         await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
         # The end is orderly: the server has decided on it, and a client must not treat its request as lost.
         await place.end()

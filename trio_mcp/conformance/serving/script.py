@@ -131,7 +131,7 @@ class Script:
     def simpler(self) -> list[Script]:
         """Return scripts that are simpler in one way, the boldest first."""
         found = [attrs.evolve(self, turns=self.turns[:at] + self.turns[at + 1 :]) for at in range(len(self.turns))]
-        # Halves first: most turns have nothing to do with a fault, and each attempt is a run of the client.
+        # Halves are tried first: most turns have nothing to do with a fault, and each attempt is a run of the client.
         if len(self.turns) > 2:
             half = len(self.turns) // 2
             found = [attrs.evolve(self, turns=self.turns[:half]), attrs.evolve(self, turns=self.turns[half:]), *found]

@@ -39,7 +39,7 @@ VERSION: Final = 1
 MAX_FILE = 256 * 1024 * 1024
 """Bytes. Chosen: hours of a busy session, and what fits into memory as events."""
 MAX_EVENTS = 1_000_000
-"""Chosen, like the size."""
+"""Events. Chosen, like the size."""
 
 _KINDS: Final = frozenset(get_args(Kind))
 _SENDERS: Final = frozenset(get_args(Sender))
@@ -80,7 +80,7 @@ class TranscriptWriter:
         self._line(as_line(self._masker.event(event)))
 
     def _line(self, value: Mapping[str, Any]) -> None:
-        # ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
+        # The line is ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
         self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
         # Each line is flushed to the system: a killed program keeps what it has written, and a reader can follow the
         # file.
@@ -215,7 +215,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def as_line(event: Event) -> dict[str, Any]:
     """Return an event as the JSON object that stands in a file; what is secret must have been masked."""
-    # Microseconds: more digits would only be noise of the clock, on every line.
+    # The time is rounded to microseconds: more digits would only be noise of the clock, on every line.
     line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
     if event.connection:
         line["connection"] = event.connection

@@ -49,7 +49,7 @@ _DESCRIBES: Final = _SCHEMAS | {
 
 @attrs.frozen
 class _Where:
-    """Where a value stands: the names of the two members around it, and how deep."""
+    """The place of a value: the names of the two members around it, and its depth."""
 
     name: str = ""
     around: str = ""
@@ -80,8 +80,8 @@ class Masker:
             # The way there and back keeps every byte that is not UTF-8.
             text = mask_text(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         message, facts = self.value(event.message), self.value(dict(event.facts))
-        # The same object where nothing was taken out: the mark says that the bytes are not those that were sent, and
-        # must not stand where they are.
+        # The same object is returned where nothing was taken out: the mark says that the bytes are not those that were
+        # sent, and must not appear where they are.
         if text == event.text and message == event.message and facts == event.facts:
             return event
         return attrs.evolve(event, text=text, message=message, facts={**facts, "masked": True})
@@ -152,7 +152,7 @@ class Masker:
         match how:
             case _As.TEXT:
                 return mask_text(value)
-            # A name for each: with one mask for all, a request under the wrong session would look right.
+            # Each session has a name: with one mask for all, a request under the wrong session would look right.
             case _As.SESSION if value:
                 return self._session(value)
             # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section

@@ -233,7 +233,7 @@ class StreamableHttpWire:
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             return
-        # A copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
+        # This iterates over a copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
         for exchange in list(self._open.values()):
             if _asks(exchange.message, request_id):
                 await self._give_up(exchange, "close")
@@ -246,13 +246,13 @@ class StreamableHttpWire:
         """
         await trio.lowlevel.checkpoint()
         asked = [each for each in self._open.values() if each.waits]
-        # Preferred, as a response is lost with them. The stream of a session is just opened again.
+        # These are preferred, since a response is lost with them. The stream of a session is just opened again.
         exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
             return
         exchange = exchanges[which % len(exchanges)]
-        # Broken off at once, hardly any stream would have an event id, and resuming would remain untested.
+        # If it were broken off at once, hardly any stream would have an event id, and resuming would remain untested.
         if which < 0:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
@@ -638,7 +638,7 @@ class SseWire(StreamableHttpWire):
         return math.inf if 200 <= exchange.status < 300 else None
 
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
-        # A path, or a URL of the same server.
+        # The data is a path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
             # The host is dropped: the server that is checked must not be able to direct the traffic of a check to
@@ -651,7 +651,7 @@ class SseWire(StreamableHttpWire):
 def http_wire(
     parameters: HttpServerParameters, *, connect: Connect | None = None, ssl_context: ssl.SSLContext | None = None
 ) -> OpenWire:
-    """Return what opens a wire to a server over Streamable HTTP or HTTP+SSE.
+    """Return a function that opens wires to a server over Streamable HTTP or HTTP+SSE.
 
     Args:
         parameters: Where the server is, and the headers to send with each request.

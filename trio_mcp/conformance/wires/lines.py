@@ -73,7 +73,7 @@ class LinesWire(MessageWire):
         # `BusyResourceError` if two write to a stream at once.
         async with self._sending:
             for piece in pieces:
-                # Looked at before each piece: the target may have ended the connection during the last one.
+                # This is checked before each piece: the target may have ended the connection during the last one.
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
@@ -162,7 +162,7 @@ async def stream_wire(tape: Tape, number: int, transport: str, stream: trio.abc.
 
 
 def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return what opens a wire to a server on TCP, TLS or a Unix socket.
+    """Return a function that opens wires to a server on TCP, TLS or a Unix socket.
 
     Raises:
         TypeError, ValueError: If it is not the URL of one.
@@ -182,7 +182,7 @@ def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenW
 
 
 def memory_wire(server: Servable) -> OpenWire:
-    """Return what opens a wire to a server in this program, over streams in memory."""
+    """Return a function that opens wires to a server in this program, over streams in memory."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
@@ -291,7 +291,7 @@ class ProcessWire(LinesWire):
 
 
 def process_wire(parameters: StdioServerParameters) -> OpenWire:
-    """Return what starts a server as a process and opens a wire to it; its standard error is noted, not shown."""
+    """Return a function that starts a server as a process and opens a wire to it; its standard error is only noted."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:

@@ -102,7 +102,7 @@ class LinkWire(MessageWire):
 
 
 def link_wire(connect: LinkFactory) -> OpenWire:
-    """Return what opens a wire over any transport that has a link."""
+    """Return a function that opens wires over any transport that has a link."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinkWire]:

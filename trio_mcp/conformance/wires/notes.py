@@ -27,8 +27,8 @@ class TooMuch(Exception):
 
 def to_text(message: Any) -> bytes:
     """Return a JSON value as text, without line breaks."""
-    # Raw UTF-8, as the transports want it (basic/transports): with escapes alone, no target would ever be tested with
-    # it.
+    # The text is raw UTF-8, as the transports want it (basic/transports): with escapes alone, no target would ever be
+    # tested with it.
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # a lone surrogate, which has no UTF-8 and must be escaped

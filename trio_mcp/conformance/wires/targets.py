@@ -32,7 +32,7 @@ class WireTarget:
 
 
 def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return what opens wires to a target.
+    """Return a function that opens wires to a target.
 
     Args:
         target: What a `Client` takes, except several ways at once.

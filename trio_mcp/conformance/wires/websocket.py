@@ -186,7 +186,7 @@ class WebSocketWire(MessageWire):
 
 
 def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return what opens a wire to a server on a WebSocket."""
+    """Return a function that opens wires to a server over WebSockets."""
     address, path = web_address(parameters.url)
     request = Request(
         host=address.place,
@@ -218,7 +218,7 @@ async def _shake_hands(
         with trio.move_on_after(OPENING_TIMEOUT):
             await stream.send_all(protocol.send(request))
             while True:
-                # One byte at a time: a frame that comes right behind the handshake is for the reader.
+                # This reads one byte at a time: a frame that comes right behind the handshake is for the reader.
                 data = await stream.receive_some(1)
                 protocol.receive_data(bytes(data) or None)
                 for event in protocol.events():

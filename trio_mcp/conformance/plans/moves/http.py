@@ -193,7 +193,8 @@ def mismatched_header(facts: Facts) -> Plans:
     versions = st.sampled_from(LEGACY_REVISIONS)
     names = st.one_of(
         st.just(lambda name: name + "x"),
-        # Encoded rightly but of another name: a server that only compares headers that are not encoded misses this.
+        # This is encoded rightly, but is another name: a server that only compares headers that are not encoded misses
+        # it.
         st.just(lambda name: _encoded(name + "é")),
         st.just(lambda name: name.upper() + "-"),
     )
