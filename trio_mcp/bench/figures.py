@@ -23,13 +23,13 @@ BUCKETS: Final = 1100
 """The most buckets of a histogram: they reach from a microsecond to 48 minutes, longer than any call may take."""
 
 LEAST_CPU: Final = 0.1
-"""Seconds of CPU time from which it is divided by the calls (chosen): Linux counts hundredths."""
+"""The least seconds of CPU time that are divided by the calls (chosen): Linux counts hundredths."""
 
 FLAT: Final = 1.10
 """The growth in calls a second below which a step of the ladder counts as flat (chosen)."""
 
 MOST_KINDS: Final = 20
-"""Kinds of errors that are told apart (chosen): the codes come from the server, which may invent any number."""
+"""Kinds of errors that are counted separately (chosen): the codes come from the server, which may invent any number."""
 
 
 class Latencies:

@@ -344,8 +344,8 @@ class _Check:
     async def _shrink(self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int) -> Failure:
         events, runs, stop = run.events, 0, self.stop
         known = rule.id in self._baseline
-        # Shrinking stops at the end of the check, too. A known failure needs no simple script: its reason stands in the
-        # baseline.
+        # Shrinking stops at the end of the check, too. A known failure needs no simple script: the baseline has its
+        # reason.
         until = -math.inf if known else min(self._end, trio.current_time() + SHRINKING_TIME)
         simplest = script
         # Each simpler script has simpler ones in turn, so the search starts again from it and does not go on with the
@@ -369,7 +369,7 @@ class _Check:
                 seen += first_broken(rule, tried_again.events) is not None
         assert verdict.problem is not None
         transcript = essential(rule, events, verdict)
-        # A verdict on a message of a batch is about an event that the history has made, which stands in no transcript.
+        # A verdict on a message of a batch is about an event that the history has made, which no transcript contains.
         at = next((at for at, event in enumerate(transcript) if event is verdict.event), len(transcript) - 1)
         return Failure(
             verdict.problem,

@@ -247,7 +247,7 @@ class _Replay:
 
     def _as_now(self, value: Any) -> Any:
         if isinstance(value, dict):
-            # Names as well: in `inputResponses` the keys that the server has chosen are names of members.
+            # Names are replaced, too: in `inputResponses` the keys that the server has chosen are names of members.
             return {self._now.get(name, name): self._as_now(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self._as_now(each) for each in value]

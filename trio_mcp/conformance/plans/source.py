@@ -20,7 +20,7 @@ from trio_mcp.testing.strategies.drawing import draws
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
 
 CALLS: Final = ("tools/call", "resources/read", "prompts/get")
-"""The requests that make a server do something of its own: at least half of all, and none a repeat if avoidable."""
+"""The requests that make a server do its own work: at least half of all, with as few repeats as possible."""
 
 CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
 """The moves to fill up with, which just call."""
@@ -112,8 +112,8 @@ class _Pool:
 class Source:
     """Makes plans.
 
-    Each move has an example of its own first, so that a short check has tried everything once. From then on several
-    are interleaved.
+    First each move has one example, so that a short check has tried everything once. After that, several moves are
+    interleaved.
 
     Args:
         facts: What is known of the target.

@@ -1,7 +1,7 @@
 """Records HTTP: a server on a local port that makes each request again, to the server behind it.
 
-What is passed on are requests and responses, not packets: a connection to the server carries one exchange, and the body
-of a request has been read whole before it is sent. A response is passed on as it comes, event by event.
+It passes on requests and responses, not packets: a connection to the server carries one exchange, and the body of a
+request is read whole before it is sent. A response is passed on as it comes, event by event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records messages that are lines: of a process that stands behind this one, and over TCP, TLS and Unix sockets.
+"""Records messages that are lines: of a process behind this one, and over TCP, TLS and Unix sockets.
 
 Bytes are passed on as they come, whether they are lines or not, but for the first line of a socket's client; what is
 noted are the lines in them.

@@ -1,6 +1,6 @@
-"""Records WebSockets: a server on a local port that opens a WebSocket to the server behind it for each of its own.
+"""Records WebSockets: a server on a local port that opens a WebSocket to the server behind it for each that it accepts.
 
-What is passed on are messages and closes, not frames.
+It passes on messages and closes, not frames.
 """
 
 from __future__ import annotations

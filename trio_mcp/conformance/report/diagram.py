@@ -1,7 +1,7 @@
 """A transcript as a sequence diagram: inline SVG whose colours come from the page.
 
-Its widths are parts of the page's, and its heights are fixed: so it fits a telephone, and its text stays as large. What
-is too long for a line is cut off by the browser, and stands in full in a tooltip.
+Its widths are shares of the page's, and its heights are fixed, so it fits a telephone without smaller text. The browser
+cuts off a text that is too long for its line; a tooltip has all of it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
     # Heads and ends of HTTP frame the messages, which are what a reader looks for.
     light = shown.event.kind not in ("message", "text")
     kinds = " ".join(["row", *["bad"] * shown.is_bad, *["light"] * light])
-    # The head is a nested SVG: it stands at a part of the width, and its own points are pixels.
+    # The head is a nested SVG: it is placed at a share of the width, and its points are pixels.
     tip = "-11,-5 -1,0 -11,5" if end == SERVER else "11,-5 1,0 11,5"
     return (
         f'<g class="{kinds}">{_tip(shown)}'

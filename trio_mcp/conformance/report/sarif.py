@@ -74,7 +74,7 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
         "partialFingerprints": {"target/rule": f"{clean(report.target)} {rule.id}"},
     }
     if outcome.known:
-        # External: the reason stands in the baseline, not in the source code (SARIF, `suppression`).
+        # It is external: the reason is in the baseline, not in the source code (SARIF, `suppression`).
         found["suppressions"] = [{"kind": "external", "justification": "known from the baseline"}]
     if outcome.failure is not None:
         prologue, rest = transcript_of(outcome.failure)

@@ -144,8 +144,8 @@ def coverage(report: CheckReport) -> list[Coverage]:
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
         for place in statement.places:
-            # A sentence counts in each revision that has it and was spoken, so that the share of each stands for
-            # itself.
+            # A sentence counts in each revision that has it and was spoken, so that the share of each revision is
+            # complete.
             if place.revision in report.revisions:
                 page = place.section.partition("#")[0]
                 counts.setdefault((place.revision, page), Counter())[kind] += 1

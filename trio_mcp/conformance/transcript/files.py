@@ -67,7 +67,7 @@ class TranscriptWriter:
 
     Args:
         file: An open binary file, which stays the caller's.
-        about: What the first line says besides the format.
+        about: Further facts for the first line.
     """
 
     def __init__(self, file: BinaryIO, **about: Any) -> None:
@@ -118,7 +118,7 @@ def write_transcript(path: str | Path, events: Iterable[Event], **about: Any) ->
     Args:
         path: The file, which is replaced.
         events: The events.
-        about: What the first line says besides the format.
+        about: Further facts for the first line.
     """
     with open(path, "wb") as file:
         writer = TranscriptWriter(file, **about)
@@ -214,7 +214,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def as_line(event: Event) -> dict[str, Any]:
-    """Return an event as the JSON object that stands in a file; what is secret must have been masked."""
+    """Return an event as the JSON object of a line in a file; its secrets must have been masked."""
     # The time is rounded to microseconds: more digits would only be noise of the clock, on every line.
     line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
     if event.connection:

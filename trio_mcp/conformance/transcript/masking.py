@@ -20,7 +20,7 @@ __all__ = ["Masker"]
 MAX_DEPTH = 200
 """How deep a value is looked into; what lies deeper is masked as a whole. Chosen: Python's own limit is near 1000."""
 MAX_SESSIONS = 10_000
-"""How many ids of sessions a masker tells apart."""
+"""How many ids of sessions a masker remembers."""
 
 
 class _As(Enum):
@@ -66,7 +66,7 @@ class _Where:
 class Masker:
     """Masks the secrets of one transcript.
 
-    The ids of sessions get a name each, ``session-1`` and so on, so that one can still tell them apart.
+    The ids of sessions get a name each, ``session-1`` and so on, so that a reader can still distinguish them.
     """
 
     def __init__(self) -> None:

@@ -417,7 +417,7 @@ class StreamableHttpWire:
         self._listening = opened.number
         return opened
 
-    # --- one exchange: a task of its own ------------------------------------------------------------------------------
+    # --- one exchange, which is a task --------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
         # These facts are true if an exception leaves the block below.

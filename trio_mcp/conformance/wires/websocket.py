@@ -67,7 +67,8 @@ class WebSocketWire(MessageWire):
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a text frame; or all of them as one message, in a frame each.
 
-        What is not UTF-8 is left out: a server must end the connection then (RFC 6455, section 8.1), whatever MCP says.
+        A text that is not UTF-8 is left out: a server must end the connection then (RFC 6455, section 8.1), whatever
+        MCP says.
         """
         if not _is_utf8(b"".join(texts)):
             self.notes.mark("unsent", reason="a text frame holds UTF-8")
@@ -79,7 +80,7 @@ class WebSocketWire(MessageWire):
         elif texts:
             frames = b""
             for number, text in enumerate(texts):
-                # The opcode stands in the first frame only, the final bit in the last (RFC 6455, section 5.4).
+                # Only the first frame has the opcode, and only the last the final bit (RFC 6455, section 5.4).
                 frame = bytearray(text_frame(text, True))
                 frame[0] = (0x80 if number == len(texts) - 1 else 0) | (0 if number else 0x01)
                 frames += frame
@@ -124,7 +125,7 @@ class WebSocketWire(MessageWire):
             self.notes.mark("unsent", reason="the target does not read any more")
 
     async def _put(self, data: bytes) -> bool:
-        # The reader sends as well, pongs and close frames. One frame must not begin within another, and Trio refuses a
+        # The reader also sends: pongs and close frames. One frame must not begin within another, and Trio refuses a
         # second sender.
         async with self._sending:
             try:
@@ -167,7 +168,7 @@ class WebSocketWire(MessageWire):
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
-        # A reset in place of a close frame has a reason of its own: often the server process has died.
+        # A reset in place of a close frame is reported as one: often the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:

@@ -177,7 +177,7 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
             # No more is caught: Ctrl-C and cancellations are not the transport's fault, and have to get out.
             except Exception as exc:
                 raised.append(exc)
-        # Outside the scope, so that it is reached as well when the scope was cancelled.
+        # This is outside the scope, so that it is also reached when the scope was cancelled.
         over.set()
 
     # The rule runs in a separate task, so that it can be given up.

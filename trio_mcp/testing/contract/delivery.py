@@ -27,7 +27,7 @@ MANY: Final = 4 * BUFFER
 """Messages that don't fit into the buffers of a link (chosen)."""
 
 ENVELOPE: Final = 200
-"""Bytes of a message besides its value, at most."""
+"""Bytes of a message without its value, at most."""
 
 
 @rule("A connection opens, carries a request and its response, and closes")

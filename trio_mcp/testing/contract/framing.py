@@ -1,4 +1,4 @@
-"""Rules about bytes: however they are cut, and whatever is among them, each message stands for itself."""
+"""Rules about bytes: however they are cut, and whatever is among them, no message affects another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GARBAGE: Final[dict[str, bytes]] = {
 """Texts in UTF-8 that are not messages."""
 
 SLACK: Final = 1024 * 1024
-"""Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""
+"""Bytes of memory that a message over the limit may take in addition to a few times the limit (chosen)."""
 
 
 async def _write(stage: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
@@ -151,7 +151,7 @@ async def too_large(stage: Stage) -> None:
 
 
 async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
-    """Return how many bytes of memory there were at most during an operation, besides those before."""
+    """Return how many bytes of memory an operation needed at most, beyond those in use before."""
     was_on = tracemalloc.is_tracing()
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Messages that are valid as such, but that a server may not expect: unknown methods, stray responses, batches."""
+"""Valid messages that a server may not expect: unknown methods, stray responses, batches."""
 
 from __future__ import annotations
 
