@@ -59,7 +59,7 @@ BETWEEN: Final = 0.1
 
 @attrs.frozen
 class BenchProgress:
-    """How far a benchmark is.
+    """The progress of a benchmark.
 
     Attributes:
         done: How many samples are done.
@@ -153,7 +153,7 @@ class Bench:
         self._stopped: Ended | None = None
 
     async def run(self) -> None:
-        """Measure. What goes wrong with calls is counted, or ends the measurement; it is not raised.
+        """Measure; failures of calls are counted, or end the measurement, but are not raised.
 
         When cancelled, it ends at once, and what was measured until then is there.
         """
@@ -207,7 +207,7 @@ class Bench:
     # --- the ladder --------------------------------------------------------------------------------------------------
 
     async def _climb(self) -> Ended | None:
-        """Make the steps of the ladder, as far as it is worth it."""
+        """Climb the ladder, as far as that is worthwhile."""
         for number, in_flight in enumerate(self.terms.ladder):
             # A fast server must not use up all that is left in its first step, so the steps that follow share it.
             left = self.terms.max_calls - max(side.made for side in self.sides)
@@ -232,7 +232,7 @@ class Bench:
         return 1 if len(self.sides) == 1 else PAIRS
 
     async def _sample(self, side: Side, in_flight: int, most: int) -> None:
-        """Keep calls in flight for some time, and wait for those that have begun then."""
+        """Keep calls in flight for some time, and then wait for those that have begun."""
         # The sample is listed before it is taken: if it is interrupted, what it has until then counts.
         sample = Sample(in_flight)
         side.steps[-1].append(sample)

@@ -98,7 +98,7 @@ class Plan:
         return list(dict.fromkeys(call.tool for call in self.calls))
 
     def drop(self, tool: str, why: str) -> None:
-        """Call a tool no more, and note the reason."""
+        """Stop calling a tool, and note the reason."""
         if tool in self.tools:
             self.calls = [call for call in self.calls if call.tool != tool]
             self.notes.append(f"the tool {shown_names([tool])!r} is not called any more: {why}")
@@ -159,7 +159,7 @@ def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Return names of a server's for a line of text: however long they are, and whatever is in them."""
+    """Return names that a server gave, for a line of text: however long they are, and whatever is in them."""
     return ", ".join(shorten(clean(name), LONGEST_NAME) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""The CPU time of a server that is a child of this process, from proc(5); without Linux it is not known."""
+"""The CPU time of a server that is a child of this process, from proc(5), which only Linux has."""
 
 from __future__ import annotations
 

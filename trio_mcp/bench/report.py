@@ -30,7 +30,7 @@ VERSION: Final = 1
 """The version of the JSON format, which is raised when a member changes its meaning."""
 
 BUSY: Final = 0.9
-"""The share of the time in which our process computes from which a figure may be its own limit (chosen)."""
+"""A figure may be a limit of our own process if that computes for at least this share of the time (chosen)."""
 
 MOST_ERRORS: Final = 0.1
 """The share of failed calls above which the figures of a step say nothing about a bend (chosen)."""

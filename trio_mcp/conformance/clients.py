@@ -76,11 +76,11 @@ SHRINKING_TIME: Final = 20.0
 REPEATS: Final = 5
 """How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
 GRACE: Final = 1.0
-"""Seconds that what a client has started gets to end, after the client (chosen)."""
+"""Seconds that the processes that a client has started get to end after it (chosen)."""
 OVERTIME: Final = 5.0
 """Seconds that a client gets to end when the time of the check is up (chosen)."""
 LAST_WORDS: Final = 500
-"""Bytes of its standard error that are quoted of a client that fails (chosen)."""
+"""Bytes that are quoted of the standard error of a client that fails (chosen)."""
 
 
 @attrs.define

@@ -57,11 +57,11 @@ MEETING: Final = 5.0
 """Seconds that a target has to respond to the handshake and list what it offers, however short the check (chosen)."""
 
 UNCOUNTED: Final = 3.0
-"""Seconds of that which don't count as time of the check, at most (chosen)."""
+"""The most seconds of that which don't count towards the time of the check (chosen)."""
 
 OVERTIME: Final = 3.6
-"""Seconds after its time at which a check is cut short, whatever it does: what is open then has been waited for, and a
-last probe, too. Chosen, so that with the start of the program and the end of the target it is ten at most."""
+"""Seconds after its time at which a check is cut short, whatever it does. By then it has waited for open requests and
+for a last probe. Chosen: with the start of the program and the end of the target, this is ten at most."""
 
 MOST_EVENTS: Final = 5_000
 """Events that wait to be judged, at most, before the chunk ends early (chosen)."""
@@ -73,13 +73,13 @@ SHRINKING: Final = 20.0
 """Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
-"""Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
+"""Seconds after an example in which late messages may still come. On a virtual clock they cost nothing (chosen)."""
 
 WARM: Final = 50
-"""Examples after which a process is warm, and between two looks at what it uses (chosen)."""
+"""Examples after which a process is warm, and between two looks at its resources (chosen)."""
 
 PAUSE: Final = 20
-"""How many times the latency a pause lasts at most (chosen)."""
+"""The most that a pause lasts, as a multiple of the latency (chosen)."""
 
 LONG: Final = 0.1
 SPENT: Final = 0.02
@@ -133,7 +133,7 @@ class Check:
         self._usage: tuple[Usage, Usage] | None = None
 
     async def run(self) -> None:
-        """Run it, until it is complete or its budget is used up.
+        """Run the check until it is complete or its budget is used up.
 
         Raises:
             TransportError: If the target can't be reached, or does not respond as it must from the start.

@@ -64,7 +64,7 @@ class Facts:
     slow_tools: tuple[str, ...] = ()
 
     def without(self, method: str, name: str) -> Facts:
-        """Return the facts without what is too slow to be asked for again and again."""
+        """Return the facts without a tool, resource or prompt that is too slow to be asked for again and again."""
 
         def rest(definitions: Definitions) -> Definitions:
             return {key: value for key, value in definitions.items() if key != name}

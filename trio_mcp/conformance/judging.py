@@ -1,4 +1,4 @@
-"""Judging what happens on a connection a few examples at a time, with what later examples may refer back to."""
+"""Judges what happens on a connection, a few examples at a time, in view of the earlier events that they refer to."""
 
 from __future__ import annotations
 

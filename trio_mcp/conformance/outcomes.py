@@ -127,7 +127,7 @@ class Outcome:
 
     @property
     def fails(self) -> bool:
-        """Whether the check fails for it: a MUST is broken that is not in the baseline."""
+        """Whether it makes the check fail: a MUST is broken, and the rule is not in the baseline."""
         # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if it was
         # not seen again.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
@@ -184,7 +184,7 @@ class CheckReport:
         return tuple(outcome for outcome in self.outcomes if outcome.status == "broken")
 
     def knowing(self, baseline: Container[str]) -> CheckReport:
-        """Return the report with the failures marked that are known, by the ids of their rules."""
+        """Return the report with the known failures marked, by the ids of their rules."""
         return attrs.evolve(
             self,
             outcomes=tuple(

@@ -1,4 +1,4 @@
-"""Conformance as tests of pytest: one call gives a test for each rule."""
+"""Conformance as pytest tests: one call makes a test for each rule."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class _Run:
 
 
 def _tell(outcome: Outcome) -> None:
-    """Make the outcome of a rule that of its test."""
+    """Give a test the outcome of its rule."""
     match outcome.status:
         case "held":
             return

@@ -31,7 +31,7 @@ from trio_mcp.types.versions import LATEST_LEGACY, REVISIONS
 __all__ = ["Replayed", "replay_plan", "replay_transcript"]
 
 QUIET: Final = 0.1
-"""Seconds in which what is late still comes (chosen)."""
+"""Seconds in which late messages may still come (chosen)."""
 
 PAUSE: Final = 0.25
 """Seconds for which the client's own pauses are kept, at most. Chosen: no cancellation overtakes what it cancels."""
@@ -61,7 +61,7 @@ class Replayed:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if it came out the same, else 1."""
+        """The exit status: 0 if nothing differs, else 1."""
         return int(bool(self.differences or self.broken))
 
 
@@ -171,7 +171,7 @@ class _Replay:
                 self._asks.setdefault(id(outer), []).append((connection.number, place))
 
     async def run(self, stack: contextlib.AsyncExitStack) -> None:
-        """Send all that was sent."""
+        """Send everything that the client sent."""
         said: list[Event] = []
         last = 0.0
         for event in self._events:

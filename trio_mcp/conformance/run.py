@@ -96,7 +96,7 @@ CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
 
 def is_virtual() -> bool:
-    """Return whether time is virtual, and jumps over what is waited for."""
+    """Return whether time is virtual and jumps over waits."""
     clock = trio.lowlevel.current_clock()
     return isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
 
@@ -131,7 +131,7 @@ class CheckTerms:
 
 @attrs.define(eq=False)
 class Sent:
-    """A request of the kit's.
+    """A request that the kit has sent.
 
     Attributes:
         message: The message.
@@ -273,7 +273,7 @@ class Talk:
         return sent
 
     def expect(self, message: dict[str, Any]) -> Sent:
-        """Keep a request in mind whose response will come."""
+        """Register a request, whose response will come."""
         sent = Sent(message)
         self._count()
         self.requests.append(sent)
@@ -600,7 +600,7 @@ class PlanRunner:
         return trio.current_time() >= self._limit
 
     async def _decide(self, late: Iterable[tuple[Talk, Sent]]) -> None:
-        """Decide on what is open at the end of the check."""
+        """Decide about the requests that are open at the end of the check."""
         for talk, sent in late:
             waited = trio.current_time() - sent.began
             # Nothing limits the time of what the application does. Whether it is slow or the call was lost, only more
@@ -807,7 +807,7 @@ def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
 
 
 def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
-    """Return what the next round of a request has in addition."""
+    """Return the parameters that the next round of a request adds."""
     questions = object_of(result.get("inputRequests"))
     answer = wrong_answer_to if how == "wrong" else answer_to
     more: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """The steps of a plan: what the kit does next, as data that can be kept in a file.
 
 A step never names what is only known when it runs, such as the id of a request that is open then: it says "the open
-request number n", counted round. So a plan is made before it runs, and what is left when steps are taken out runs, too.
+request number n", counted round: after the last one comes the first again. So a plan is made before it runs, and still
+runs when some of its steps are removed.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class OnTask:
 
 @attrs.frozen
 class Continue:
-    """Send the request number ``which`` again whose result asked questions, with responses to them.
+    """Send a request whose result asked questions once more, with responses to them.
 
     Attributes:
         how: ``valid`` responses, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
@@ -223,7 +224,7 @@ _KINDS: Final[dict[str, Any]] = {word: kind for kind, word in _WORDS.items()}
 
 
 def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return a plan as JSON data; what is at its default is left out."""
+    """Return a plan as JSON data, without the fields that have their defaults."""
     return [
         {"do": _WORDS[type(step)]}
         | {

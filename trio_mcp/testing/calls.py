@@ -1,4 +1,4 @@
-"""A recorder of the requests that a server gets, for tests of what calls it."""
+"""A recorder of the requests that a server gets, for tests of the code that sends them."""
 
 from __future__ import annotations
 

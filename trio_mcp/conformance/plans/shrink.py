@@ -1,4 +1,4 @@
-"""From a rule that is broken to the smallest plan that breaks it, which is run again and again on fresh connections."""
+"""Finds the smallest plan that breaks a rule, by running smaller ones again and again on fresh connections."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Shrinker:
         self._prologue: list[Event] = []
 
     async def shrink(self, first: ShownRun, before: Sequence[Plan], revision: str, example: int) -> Failure:
-        """Return the failure, as small as it becomes.
+        """Return the failure, as small as it could be made.
 
         Args:
             first: The example as it was seen.
@@ -333,7 +333,7 @@ class Shrinker:
             yield from _each_reset(step, connection=0)
 
     def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
-        """Yield simpler arguments of a call; of valid ones only valid ones."""
+        """Yield simpler arguments of a call; if its own are valid, only valid ones."""
         params = step.params or {}
         given = params.get("arguments")
         if not given:

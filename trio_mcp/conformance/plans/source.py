@@ -1,4 +1,4 @@
-"""Where plans come from: moves are drawn in bulk and interleaved, the same for the same seed."""
+"""Makes plans: moves are drawn in bulk and interleaved, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
 
 MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
-"""How much is interleaved in a plan (chosen)."""
+"""The most steps of a plan; it interleaves at most `MOST_MOVES` moves (chosen)."""
 
 SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""

@@ -100,7 +100,7 @@ class HttpRecorder:
         return self._plain
 
     def responded(self, notes: Notes, status: int, fields: Fields) -> None:
-        """Remember the session that a response opens, if it does."""
+        """Remember the session that a response opens, if any."""
         if session := _value(fields, SESSION_ID):
             # Servers repeat the id in later responses; the first one says to whom the session belongs.
             self._sessions.setdefault(session, notes)

@@ -1,4 +1,4 @@
-"""A generated server behind Streamable HTTP, in both eras, spoken with h11 so that each byte is its own."""
+"""A generated server over Streamable HTTP, in both eras, written with h11 so that it controls each byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generated server behind a stream of bytes: each message is a line."""
+"""A generated server over a stream of bytes: each message is a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["serve_lines"]
 
 MAX_LINE: Final = 16 * 1024 * 1024
-"""Bytes; chosen: a client that writes more without a newline is cut off."""
+"""Bytes (chosen): a client that writes more without a newline is cut off."""
 
 
 async def serve_lines(

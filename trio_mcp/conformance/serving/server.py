@@ -241,7 +241,7 @@ class ScriptedServer:
         return (undeclared if turn == "undeclared" else questions)(declared, self.script.revision, self._base)
 
     async def _ask(self, method: str, params: Mapping[str, Any] | None, send: Send, *, withdrawn: bool = False) -> None:
-        """Ask the client, and wait for its reply; what it is, is for the rules to judge."""
+        """Ask the client, and wait for its reply, which only the rules judge."""
         self._asked += 1
         request_id = f"question-{self._asked}"
         # The question is kept before it leaves: the reply may come while this task still sends.

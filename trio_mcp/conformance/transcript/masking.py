@@ -1,4 +1,4 @@
-"""Masks the secrets of a transcript: nothing is written to a file or shown before it went through here.
+"""Masks the secrets of a transcript: nothing is written to a file or shown before that.
 
 `trio_mcp._secrets` has the list of what counts as one. A value keeps its type, so that a masked message is still a
 valid one; what the protocol itself names, such as ``progressToken``, stays.
@@ -18,7 +18,7 @@ from trio_mcp.conformance.transcript.events import Event
 __all__ = ["Masker"]
 
 MAX_DEPTH = 200
-"""How deep a value is looked into; what lies deeper is masked as a whole. Chosen: Python's own limit is near 1000."""
+"""How deep masking looks into a value; anything deeper is masked whole. Chosen: Python's own limit is near 1000."""
 MAX_SESSIONS = 10_000
 """How many ids of sessions a masker remembers."""
 

@@ -54,7 +54,7 @@ class Tape:
         return event
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, which is looked at after each event; return whether it did within the timeout.
+        """Wait until a condition holds, which is checked after each event; return whether it did within the timeout.
 
         When cancelled, nothing is lost.
         """

@@ -79,7 +79,7 @@ _VERSION_HEADER_SINCE: Final = "2025-06-18"
 
 @attrs.frozen
 class _Server:
-    """A server, as it is reached.
+    """A server, and how to reach it.
 
     Attributes:
         name: Its name for messages.

@@ -28,7 +28,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
-"""Lines of its standard error that are noted of one process (chosen)."""
+"""Lines of standard error that are noted for one process (chosen)."""
 
 EXIT_MOMENT = 0.5
 """Seconds to wait for the exit of a process whose output has ended (chosen)."""

@@ -29,7 +29,7 @@ FIRST: Final = RULES["opens"]
 """Without this rule, no other can be checked."""
 
 AT_MOST: Final = 30
-"""How many times the timeout a rule may take, before what it waits for is given up (chosen)."""
+"""The most time that a rule may take before it is given up, as a multiple of the timeout (chosen)."""
 
 
 @attrs.frozen

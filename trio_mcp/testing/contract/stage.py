@@ -238,7 +238,7 @@ class Stage:
             yield End(self, "client", client), End(self, "server", server)
 
     def bare(self) -> AbstractAsyncContextManager[tuple[Link, Link]]:
-        """Return what opens a connection, without any bounds; for rules about the opening itself."""
+        """Return a context manager that opens a connection, without any bounds; for rules about the opening itself."""
         return self._pair()
 
     @contextlib.asynccontextmanager

@@ -36,7 +36,7 @@ PieceT = TypeVar("PieceT", bytes, tuple[SessionMessage, ...])
 
 
 class Valve:
-    """A place that can be closed to what passes."""
+    """A valve that lets nothing pass while it is closed."""
 
     def __init__(self) -> None:
         self._opened = trio.Event()
@@ -137,7 +137,7 @@ class Flow(Generic[PieceT]):
         return None
 
     async def _take(self) -> bool:
-        """Have a piece, and return whether it is not the end."""
+        """Get a piece, unless one is held; return whether it is one, and not the end."""
         # An `Await` leaves its piece to the next step, and so does a step whose amount ends within a piece.
         if self._held is None:
             self._held = await self.receive()
@@ -236,7 +236,7 @@ class FaultInjector(abc.ABC):
         return FaultStatistics(self._connections, len(self._live), sent, received, dict(self._steps))
 
     def stall(self, *, sent: bool = True, received: bool = True) -> None:
-        """Let nothing pass, on connections that there are and new ones, until `resume`.
+        """Let nothing pass on any connection, existing or new, until `resume`.
 
         Args:
             sent: Whether this holds for what the side that connects sends.
@@ -262,7 +262,7 @@ class FaultInjector(abc.ABC):
 
     @abc.abstractmethod
     def refuse(self, cause: Exception | None = None) -> None:
-        """Refuse new connections, until `accept`; those that there are go on.
+        """Refuse new connections, until `accept`; existing ones go on.
 
         A connection that a `FaultProxy` has not taken yet is reset.
 

@@ -94,7 +94,7 @@ class Stall:
 
 @attrs.frozen
 class Drop:
-    """Lose messages. Only on a link, and not what a link may do: for tests of deadlines.
+    """Lose messages. Only on a link, which must not do this: for tests of deadlines.
 
     Attributes:
         amount: How many.
@@ -105,7 +105,7 @@ class Drop:
 
 @attrs.frozen
 class Duplicate:
-    """Pass messages on twice. Only on a link, and not what a link may do: for tests of what guards against it.
+    """Pass messages on twice. Only on a link, which must not do this: for tests of code that guards against it.
 
     Attributes:
         amount: How many.

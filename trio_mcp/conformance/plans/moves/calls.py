@@ -99,7 +99,7 @@ def _templates(facts: Facts) -> list[UriTemplate]:
 
 @move(needs=["prompts"], weight=4)
 def get_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Get a prompt with all that it requires, and now and then with what it allows."""
+    """Get a prompt with all arguments that it requires, and sometimes with optional ones."""
 
     def get(name: str, required: Mapping[str, str], more: Mapping[str, str]) -> Plan:
         arguments = {**required, **more}

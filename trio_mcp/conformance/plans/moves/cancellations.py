@@ -1,4 +1,4 @@
-"""Cancellations: of what is open, of what is not, and of what never was."""
+"""Cancellations of requests that are open, that have ended, and that never were sent."""
 
 from __future__ import annotations
 

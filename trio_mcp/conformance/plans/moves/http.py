@@ -115,7 +115,7 @@ def chopped(facts: Facts) -> Plans:
 
 @move(revisions=[*VERSION_HEADER, *MODERN_REVISIONS], needs=HTTP, weight=1)
 def tell_in_unknown_version(facts: Facts) -> Plans:
-    """Send a notification that names a version that there is not."""
+    """Send a notification that names a version that does not exist."""
     # A server that accepts this notification must ignore it, so only the header can be the reason for an error.
     tell = Tell("notifications/cancelled", {"requestId": "never asked"})
     return NO_VERSIONS.map(lambda version: (attrs.evolve(tell, headers={PROTOCOL_VERSION: version}),))
@@ -153,7 +153,7 @@ def second_stream(facts: Facts) -> Plans:
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def resume_foreign(facts: Facts) -> Plans:
-    """Ask, in one session, for what came after an event of another."""
+    """Ask in one session for the events that came after one of another session."""
     asks = calls(facts, token=True) | st.just(alive(facts))
     foreign = Http("GET", {"Last-Event-ID": "{other event}"}, hold=HOLD, connection=1)
     return asks.map(lambda ask: (ask, Open(), AwaitResponses(), foreign))
@@ -178,7 +178,7 @@ def end_session(facts: Facts) -> Plans:
 
 @move(revisions=VERSION_HEADER, needs=HTTP, weight=1)
 def unknown_version_header(facts: Facts) -> Plans:
-    """Name a version that there is not."""
+    """Name a version that does not exist."""
     return NO_VERSIONS.map(lambda version: _with(alive(facts), MCP_Protocol_Version=version))
 
 
@@ -217,7 +217,7 @@ def missing_header(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
 def odd_characters(facts: Facts) -> Plans:
-    """Send a name, or an argument, as no header may be sent."""
+    """Send a name, or an argument, in a header with characters that no header may have."""
     return st.one_of(
         _named(facts).map(lambda named: _with(named[0], Mcp_Name=named[1] + "é")),
         _parametrized(facts).map(lambda found: (_changed(found[0], {found[1].header: "é\x01"}),)),
@@ -253,7 +253,7 @@ def legacy_traffic(facts: Facts) -> Plans:
 
 
 def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return calls of tools with an argument that is repeated as a header, of these types, with that and its value."""
+    """Return calls of tools with an argument of these types that a header repeats, each with the header and the value."""
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
         return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))

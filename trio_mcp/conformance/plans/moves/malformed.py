@@ -36,7 +36,7 @@ TEXTS: Final = (
 
 @move()
 def malformed_text(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send what is not JSON."""
+    """Send texts that are not JSON."""
     return st.builds(lambda text: (Write((text,), fault="no JSON"), alive(facts)), st.sampled_from(TEXTS))
 
 
@@ -63,7 +63,7 @@ ENVELOPES: Final[tuple[Any, ...]] = (
     {"jsonrpc": "2.0", "id": "$id"},
     {"jsonrpc": "2.0"},
 )
-"""JSON objects that are no valid messages."""
+"""JSON objects that are not valid messages."""
 
 
 @move()
@@ -78,7 +78,7 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
 
 
 UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
-"""Faults of the strategies that are none: what they make is unusual, but valid."""
+"""The "faults" of the strategies that make unusual, but valid requests."""
 
 
 @move(weight=1)

@@ -53,7 +53,7 @@ def unknown_notification(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1)
 def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send a response to a request that there never was."""
+    """Send a response to a request that was never made."""
     bodies = st.sampled_from([{"result": {}}, {"error": {"code": -1, "message": "no"}}])
     ids = st.sampled_from(["never asked", 10**9])
 

@@ -70,7 +70,7 @@ def call_near_valid(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:tools"])
 def call_unknown_tool(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool that is not there."""
+    """Call a tool that does not exist."""
     return _WORDS.map(lambda word: (Ask("tools/call", {"name": f"{NOWHERE}{word}", "arguments": {}}),))
 
 
@@ -119,7 +119,7 @@ def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:resources"])
 def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read a resource that is not there."""
+    """Read a resource that does not exist."""
     schemes = sorted({uri.split(":")[0] for uri in facts.resources if ":" in uri} - {"http", "https"})
     # The server's own schemes are used, too: a server may refuse a foreign one at once, before it looks anything up.
     # http is left out, because a server might fetch it.
@@ -130,7 +130,7 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read what is not a URI, and what leads out of a folder."""
+    """Read texts that are not URIs, and URIs that lead out of a folder."""
     # Plain and percent-encoded: a check before the decoding misses the second. Reading this file does no harm.
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
@@ -142,13 +142,13 @@ def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:prompts"])
 def get_unknown_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Get a prompt that is not there."""
+    """Get a prompt that does not exist."""
     return _WORDS.map(lambda word: (Ask("prompts/get", {"name": f"{NOWHERE}{word}"}),))
 
 
 @move(needs=["prompts"])
 def prompt_without_arguments(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Get a prompt without what it requires."""
+    """Get a prompt without the arguments that it requires."""
     names = [name for name, prompt in sorted(facts.prompts.items()) if any(_required(prompt))]
     return one_of(names).map(lambda name: (Ask("prompts/get", {"name": name}),))
 
@@ -180,7 +180,7 @@ def _completion(ref: dict[str, Any], name: str, value: str) -> Ask:
 
 @move(weight=1)
 def complete_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Complete what is not there."""
+    """Ask for completions of a prompt or a resource that does not exist."""
     refs = st.sampled_from(
         [{"type": "ref/prompt", "name": NOWHERE}, {"type": "ref/resource", "uri": f"{NOWHERE}://{{x}}"}]
     )
@@ -218,7 +218,7 @@ def unsupported_version(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS)
 def incomplete_meta(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask without what each request must declare."""
+    """Send a request without metadata that each request must have."""
     keys = st.sampled_from([meta.CLIENT_CAPABILITIES, meta.PROTOCOL_VERSION])
     methods = st.sampled_from(_modern_methods(facts))
     return st.builds(lambda key, method: (Ask(method, meta={key: None}), alive(facts)), keys, methods)
@@ -226,7 +226,7 @@ def incomplete_meta(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS, weight=1)
 def less_meta(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask without what a request need not declare."""
+    """Send a request without metadata that it need not have."""
     methods = st.sampled_from(_modern_methods(facts))
     return methods.map(lambda method: (Ask(method, meta={meta.CLIENT_INFO: None}),))
 
@@ -237,7 +237,7 @@ def _modern_methods(facts: Facts) -> list[str]:
 
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool under its name in other letters."""
+    """Call a tool by its name in another case."""
     # Only names of tools that may be called are used: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})

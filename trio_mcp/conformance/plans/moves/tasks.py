@@ -107,7 +107,7 @@ def task_misled(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=("capability:tasks",), weight=1)
 def task_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask about tasks, and for pages, that were never there."""
+    """Ask about tasks, and for pages, that never existed."""
     words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
     methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if facts.declares("tasks.cancel") else [])]
     asked = st.builds(lambda method, word: Ask(method, {"taskId": f"{NO_TASK}{word}"}), st.sampled_from(methods), words)
