@@ -237,7 +237,7 @@ class Ratio:
 
     Attributes:
         in_flight: How many calls were in flight.
-        of: What is compared: calls a second, or the median duration.
+        of: The figure that is compared: calls a second, or the median duration.
         median: The median of the pairs' ratios.
         low: The least.
         high: The greatest.

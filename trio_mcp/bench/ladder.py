@@ -64,7 +64,7 @@ class BenchProgress:
     Attributes:
         done: How many samples are done.
         of: How many there are in all.
-        doing: What it does now.
+        doing: Its current activity.
     """
 
     done: float
@@ -120,7 +120,7 @@ class Bench:
 
     Args:
         sides: The servers, one or two.
-        plan: What to call.
+        plan: The calls to make.
         terms: The bounds.
         on_progress: Called now and then; it must not block.
 
@@ -129,7 +129,7 @@ class Bench:
         plan: As the argument; tools that can't be measured are dropped from it.
         terms: As the argument.
         ended: How it ended; ``"interrupted"`` until then, so that a cancelled run needs no one to say so.
-        error: What the transport said, if the server was lost.
+        error: The last error of the transport, if the server was lost.
         texts: The text of the first failure of each kind.
     """
 

@@ -85,7 +85,7 @@ class Plan:
     Attributes:
         calls: The calls.
         writing: The names of tools among them that are not annotated as read-only.
-        notes: What the user must know: which tools are not called, and why.
+        notes: Facts that the user must know: which tools are not called, and why.
     """
 
     calls: list[ToolCall]

@@ -67,9 +67,9 @@ class Measured:
     """A server, and what was measured of it.
 
     Attributes:
-        name: What the user calls it, without secrets.
+        name: The name that the user gave, without secrets.
         info: Its own name and version.
-        transport: What carries the calls.
+        transport: The transport that carries the calls.
         revision: The revision of the protocol.
         steps: The figures of each step.
     """
@@ -127,10 +127,10 @@ class BenchReport:
         terms: The bounds that it kept.
         tools: The tools that were called.
         ratios: The second server's figures to the first's.
-        notes: What the user must know.
+        notes: Facts that the user must know.
         texts: The text of the first failure of each kind.
         ended: How it ended.
-        error: What the transport said, if the server was lost.
+        error: The last error of the transport, if the server was lost.
     """
 
     servers: tuple[Measured, ...]

@@ -51,7 +51,7 @@ class StreamClient:
 
     Attributes:
         run: Runs it, given what opens a connection to the server.
-        transport: What it speaks: lines, or Streamable HTTP.
+        transport: Its transport: lines, or Streamable HTTP.
         name: Its name in the report.
     """
 
@@ -88,7 +88,7 @@ class _Run:
     """The result of one meeting of a client with a generated server.
 
     Attributes:
-        events: What passed.
+        events: The traffic.
         ended: Whether the client ended by itself in time.
         cut: Whether it was ended before its own time was up, as that of the check was.
         seconds: How long it took.

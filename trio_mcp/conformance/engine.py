@@ -628,7 +628,7 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
     """Check a server: drive it with what a client may send and with what it may not, and judge all that happens.
 
     Args:
-        target: What `Client` takes, except several ways at once; or a `WireTarget`.
+        target: A target of a `Client`, except several ways at once; or a `WireTarget`.
         options: See `CheckOptions` and `ServerCheckOptions`.
 
     Raises:

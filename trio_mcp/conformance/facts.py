@@ -36,14 +36,14 @@ class Facts:
         transport: The name of the transport, as in `Wire`.
         server_info: Its name and version.
         instructions: Its instructions.
-        capabilities: What it declared.
+        capabilities: The capabilities that it declared.
         tools: Its tools as it lists them, by name.
         resources: Its resources, by URI.
         templates: Its resource templates, by URI template.
         prompts: Its prompts, by name.
         callable_tools: The names of the tools that may be called.
         paged: The list methods that gave more than one page.
-        skipped: What the user must know: what is not used, and why.
+        skipped: Notes for the user on what is not used, and why.
         supported: The revisions that the server says it speaks, if it says so.
         slow_tools: The names of tools that may be called, but take longer than the deadline.
     """

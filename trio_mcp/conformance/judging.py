@@ -62,7 +62,7 @@ class Judging:
         prologue: The events of the handshake and the listing.
 
     Attributes:
-        troubles: What a rule could not make sense of, by its id: an error in the rule, or a very odd target.
+        troubles: The exceptions that rules raised, by the id of the rule: an error in the rule, or a very odd target.
     """
 
     def __init__(self, rules: Sequence[Rule], prologue: Sequence[Event]) -> None:

@@ -29,7 +29,7 @@ class Progress:
         seconds: How long it has taken.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
-        doing: What it does now, in a word or two: ``running``, ``shrinking``.
+        doing: Its current activity, in a word or two: ``running``, ``shrinking``.
     """
 
     examples: int
@@ -45,7 +45,7 @@ class Preview:
     """The plan of a check.
 
     Attributes:
-        facts: What is known of the target, for each revision that would be spoken.
+        facts: The facts about the target, for each revision that would be spoken.
         rules: The rules that would be judged.
         moves: The names of the moves that would be made, by revision.
         not_checkable: Why a rule could not be checked, by its id.
@@ -62,7 +62,7 @@ class Failure:
     """A rule that is broken, and the smallest exchange that shows it.
 
     Attributes:
-        problem: What is wrong, in a line.
+        problem: The problem, in a line.
         transcript: The smallest exchange that shows it.
         at: The index in it of the event that broke the rule.
         plan: The steps that lead to it, which can be replayed; of a client, what the server was like.
@@ -153,7 +153,7 @@ class CheckReport:
         requests: How many requests were sent.
         seconds: How long it took.
         generating: Which part of that was spent on making plans.
-        outcomes: What became of each rule.
+        outcomes: The outcome of each rule.
         notes: Facts that the user must know: tools that were not called and why, schemas that are of no use.
         ended: Why it ended.
         figures: Latencies, memory and the like, by name.

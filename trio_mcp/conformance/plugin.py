@@ -47,9 +47,9 @@ def conformance_tests(
     A `Server` is checked in memory, on a virtual clock.
 
     Args:
-        target: What `check_server` or `check_client` takes.
+        target: A target of `check_server` or `check_client`.
         fixture: The name of a fixture that returns the target, instead.
-        side: What the target is.
+        side: Whether the target is a server or a client.
         rules: The rules to check, as in `check_server`; all by default.
         baseline: The file of a baseline, or ids of rules that are known to be broken.
         options: The further options of `check_server` or `check_client`.

@@ -46,7 +46,7 @@ class Replayed:
     """The result of a replay.
 
     Attributes:
-        events: What happened this time.
+        events: The events of this time.
         differences: The differences from the recording, a line each.
         broken: The rules that are broken now and were not in the recording, with the first verdict on each.
         masked: How many messages were sent with their secrets masked.
@@ -141,8 +141,8 @@ class _Replay:
     """A replay under way.
 
     Attributes:
-        tape: What happens this time.
-        before: What happened then.
+        tape: Records the events of this time.
+        before: The recorded events.
     """
 
     def __init__(self, open_wire: OpenWire, events: Sequence[Event], deadline: float) -> None:

@@ -108,7 +108,7 @@ class CheckTerms:
     Attributes:
         deadline: Seconds for a response.
         opening: Seconds for the handshake, in which a process may have to start.
-        capabilities: What the kit declares as a client; by default all that it can answer.
+        capabilities: The capabilities that the kit declares as a client; by default all that it can serve.
         rate: Requests a second, at most.
         end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon.
     """
@@ -177,7 +177,7 @@ class Talk:
     Attributes:
         wire: The wire.
         revision: The revision spoken on it.
-        capabilities: What the kit declares as a client.
+        capabilities: The capabilities that the kit declares as a client.
         is_open: Whether anything can be sent, as far as the events that were looked at tell.
         requests: The requests of this example, in order.
         ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
@@ -353,10 +353,10 @@ class PlanRunner:
     """Runs plans over connections to one target.
 
     Attributes:
-        tape: What happens is recorded here. It may be emptied between examples, with `forget`.
+        tape: Records the events. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
-        slow: What the application did not do in time: methods, each with the name of what was asked for.
+        slow: The work that the application did not do in time: methods, each with the name of what was asked for.
         longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
         is_late: Whether a request of this example got no response in time.
         undecided: The requests without a response when the time of the check was up that had not waited for long enough

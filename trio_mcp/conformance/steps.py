@@ -185,7 +185,7 @@ class Open:
 
     Attributes:
         revision: The revision; None for the same.
-        capabilities: What the kit declares as a client; None for all that it can do.
+        capabilities: The capabilities that the kit declares as a client; None for all that it has.
     """
 
     revision: str | None = None

@@ -24,7 +24,7 @@ def client_fixture(
     Each test gets its own client and its own run of the server.
 
     Args:
-        target: What the client connects to: a `Server`, or any other target of `Client`.
+        target: The target of the client: a `Server`, or anything else that a `Client` takes.
         fixture: The name of a fixture that returns the target, instead.
         options: The further arguments of `Client`.
 

@@ -46,7 +46,7 @@ class ShownRun:
 
     Attributes:
         plan: The plan.
-        events: What happened.
+        events: The events.
         verdict: The verdict.
         probed: Whether the kit asked at the end whether the target was alive.
     """
@@ -71,7 +71,7 @@ class Shrinker:
         quiet: Seconds in which what is late still comes.
 
     Attributes:
-        undecided: What has gone wrong in these runs that is not about the rule: a sentence each.
+        undecided: The problems in these runs that are not about the rule: a sentence each.
     """
 
     def __init__(

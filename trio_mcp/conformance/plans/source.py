@@ -116,7 +116,7 @@ class Source:
     interleaved.
 
     Args:
-        facts: What is known of the target.
+        facts: The facts about the target.
         moves: The moves to use; those that the target lacks something for are left out.
         seed: Decides everything that is random.
 

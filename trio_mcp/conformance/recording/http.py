@@ -44,7 +44,7 @@ class HttpRecorder:
         tape: Where it notes what passes.
 
     Attributes:
-        guard: What it checks requests with.
+        guard: The check of its requests.
     """
 
     def __init__(self, target: HttpServerParameters, tape: Tape) -> None:

@@ -28,9 +28,9 @@ def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
     """Return the diagram of a transcript.
 
     Args:
-        events: What happened.
+        events: The events.
         before: How many events of connecting and listing came first, which are not drawn.
-        name: What the diagram shows, for those who can't see it.
+        name: The content of the diagram, for those who can't see it.
     """
     rows: list[str] = []
     y = HEAD

@@ -32,9 +32,9 @@ def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> st
 
     Args:
         title: Its title, as HTML.
-        body: What is in it, as HTML: the header, then ``<main>``.
+        body: Its content, as HTML: the header, then ``<main>``.
         good: Whether its icon says that all is well.
-        footer: What stands last, as HTML.
+        footer: The end of it, as HTML.
     """
     head = f"""<!doctype html>
 <html lang="en">

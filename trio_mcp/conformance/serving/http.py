@@ -51,8 +51,8 @@ class HttpServing:
     """Serves one client, however many connections and sessions it opens.
 
     Args:
-        script: What the server is like.
-        tape: Where all that passes is noted.
+        script: The script of the server.
+        tape: Notes all that passes.
         deadline: Seconds that the client gets for a response to a question.
         guard: Tells the client from web pages; None if nothing else can connect.
     """

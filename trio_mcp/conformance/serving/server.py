@@ -118,7 +118,7 @@ class ScriptedServer:
     """A generated server, for one session of one client.
 
     Args:
-        script: What it is like.
+        script: Its script.
         tape: Where it notes which of its requests got no response in time.
         number: The number of the connection.
         deadline: Seconds that the client gets for a response.

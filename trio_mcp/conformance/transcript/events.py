@@ -53,8 +53,8 @@ class Event:
         exchange: The number of the HTTP exchange that it belongs to, if any.
         time: Seconds since the transcript began.
         message: The JSON value of a message.
-        text: What is not JSON.
-        facts: What else is known, by kind.
+        text: Bytes that are not JSON.
+        facts: The other facts, by kind.
     """
 
     kind: Kind

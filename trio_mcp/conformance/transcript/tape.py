@@ -17,7 +17,7 @@ class Tape:
     """Records events.
 
     Attributes:
-        events: What has happened so far, in order.
+        events: The events so far, in order.
         traffic: Bytes that were sent and received, as far as wires count them.
         most: Events that it may hold, as far as wires ask.
     """

@@ -35,7 +35,7 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
     """Return a function that opens wires to a target.
 
     Args:
-        target: What a `Client` takes, except several ways at once.
+        target: A target of a `Client`, except several ways at once.
         ssl_context: How to check the certificate of a server.
 
     Raises:

@@ -61,7 +61,7 @@ class ContractBroken(AssertionError):
     """A transport breaks the contract; the text names each rule that it breaks, with what happened.
 
     Attributes:
-        report: What was found.
+        report: The report of the check.
     """
 
     def __init__(self, report: ContractReport) -> None:
@@ -92,8 +92,8 @@ async def check_transport(
         pair: Yields the two ends of a connection, as links: the client's, then the server's.
         raw: Yields a link, and the stream at the other end of its connection, to be fed with bytes.
         cut: Yields a link, and a function, sync or async, that destroys its connection as a crash would.
-        traits: What the transport does not promise. The rules that a trait stands for are still checked: if the
-            transport keeps them all, the trait is wrong.
+        traits: The promises that the transport does not make. The rules that a trait stands for are still checked: if
+            the transport keeps them all, the trait is wrong.
         rules: The names of the rules to check; all of them by default.
         frame: Turns a JSON text into the bytes that carry it over the raw stream; by default a line.
         max_message_size: The longest message that the link from ``raw`` accepts, in bytes; small, so that one over the

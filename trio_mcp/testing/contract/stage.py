@@ -163,13 +163,13 @@ class Stage:
     """The transport that is checked, and what the check knows about it.
 
     Attributes:
-        traits: What it does not promise.
+        traits: The promises that it does not make.
         timeout: Seconds for anything that must happen.
         places: How many places each operation is cancelled at.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
         max_message_size: The limit of the link that `raw` yields, if one is known.
         frame: Turns a JSON text into the bytes that carry it over the raw stream.
-        found: What was found about the rule that runs, in order.
+        found: The findings about the rule that runs, in order.
     """
 
     def __init__(

@@ -65,8 +65,8 @@ class FaultStatistics:
     Attributes:
         connections: How many there were.
         live: How many there are.
-        sent: What has been passed on from the side that connects: bytes on a wire, messages on a link.
-        received: What has been passed on to it.
+        sent: The amount passed on from the side that connects: bytes on a wire, messages on a link.
+        received: The amount passed on to it.
         steps: How often each kind of step has begun, by its name; those from a script and those done by hand.
     """
 
@@ -194,7 +194,7 @@ class FaultyConnection:
     """A connection that can be ended from outside.
 
     Attributes:
-        faults: What happens to it.
+        faults: Its faults.
         scope: Around all that the connection does.
         ending: How it ends; None if by itself.
     """
@@ -267,7 +267,7 @@ class FaultInjector(abc.ABC):
         A connection that a `FaultProxy` has not taken yet is reset.
 
         Args:
-            cause: What opening a link raises, by default a `TransportError`. Without meaning on a wire.
+            cause: The exception that opening a link raises, by default a `TransportError`. Ignored on a wire.
         """
 
     @abc.abstractmethod

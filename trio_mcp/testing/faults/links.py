@@ -34,7 +34,7 @@ class FaultLinks(FaultInjector):
     Each call opens a link to the inner target and puts its messages through a script.
 
     Args:
-        target: What a `Client` takes: a `Server`, a URL, parameters, or a function that opens a link.
+        target: A target of a `Client`: a `Server`, a URL, parameters, or a function that opens a link.
         faults: The faults of each link, in order; those after the last one are left alone. For the same faults each
             time, pass ``itertools.repeat(Faults(...))``.
         on_sent: Called with each message that the target gets, if given. A sync function.

@@ -124,7 +124,7 @@ class Reset:
     """Break the connection: on a wire both sides get a reset, on a link its user gets a `TransportFailure`.
 
     Attributes:
-        cause: What a link's `TransportFailure` holds, by default a `TransportError`. Without meaning on a wire.
+        cause: The error in the `TransportFailure` of a link, by default a `TransportError`. Ignored on a wire.
     """
 
     cause: Exception | None = None

@@ -253,7 +253,7 @@ def legacy_traffic(facts: Facts) -> Plans:
 
 
 def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return calls of tools with an argument of these types that a header repeats, each with the header and the value."""
+    """Return calls of tools with an argument of these types that a header repeats, each with header and value."""
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
         return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))

@@ -27,7 +27,7 @@ class Move:
         name: Its name, as rules use it.
         make: Returns a strategy for its steps, a few; they keep their order when moves are interleaved.
         revisions: The revisions in which it makes sense.
-        needs: What the target must have, see `Facts.lacks`.
+        needs: The features that the target must have, see `Facts.lacks`.
         weight: How often it is made, compared with others.
         alone: Whether nothing else may happen at the same time, because it ends or spoils the connection.
     """
