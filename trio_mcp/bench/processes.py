@@ -47,5 +47,5 @@ def _processes() -> Iterator[_Process]:
             continue
         # The fields follow the name, which is in parentheses and may contain anything, parentheses included.
         fields = text.rpartition(")")[2].split()
-        # Its own time, and that of the children that it has waited for: utime, stime, cutime, cstime.
+        # The time includes that of the children that it has waited for: utime, stime, cutime, cstime.
         yield _Process(int(folder.name), int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))

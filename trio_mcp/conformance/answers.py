@@ -37,8 +37,8 @@ def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) ->
     # capability of a client is the first part of the method.
     needed = {"ping": ""}.get(question["method"], question["method"].partition("/")[0])
     answer = answer_to(question) if needed in ("", *capabilities) else None
-    # An error rather than silence: a server may wait for the response before it goes on with the kit's own request,
-    # which would then look lost.
+    # It sends an error rather than nothing: a server may wait for the response before it goes on with the kit's own
+    # request, which would then look lost.
     if answer is None:
         return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this"}}
     return head | {"result": answer}
@@ -73,7 +73,8 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer that does not fit the question."""
     if question.get("method") == "elicitation/create":
         return {"action": "perhaps", "content": [None]}
-    # One object for roots and for sampling, wrong for both: each of their members has a type that neither allows.
+    # The same object serves for roots and sampling, wrong for both: each of their members has a type that neither
+    # allows.
     return {"roots": "none", "role": 7, "content": None}
 
 
@@ -109,7 +110,7 @@ def _field(schema: Mapping[str, Any]) -> Any:
 def _choices(schema: Mapping[str, Any]) -> list[Any]:
     if isinstance(schema.get("enum"), list):
         return list(schema["enum"])
-    # Choices with titles, since 2025-11-25: a single choice is a `oneOf`, the items of a multiple one an `anyOf`
+    # Choices may have titles since 2025-11-25: a single choice is a `oneOf`, the items of a multiple one an `anyOf`
     # (`client/elicitation`, Requested Schema).
     titled = schema.get("oneOf") or schema.get("anyOf")
     return [each.get("const") for each in titled if isinstance(each, Mapping)] if isinstance(titled, list) else []

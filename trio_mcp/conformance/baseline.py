@@ -49,8 +49,8 @@ def read_baseline(path: str | Path) -> dict[str, str]:
         try:
             if match is None:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
-            # An error, and not ignored: after a slip or a renamed rule the known failure would be a new one, and its
-            # reason lost.
+            # This is an error, and not ignored: after a slip or a renamed rule the known failure would be a new one,
+            # and its reason lost.
             if match["rule"] not in RULES:
                 near = difflib.get_close_matches(match["rule"], RULES, 1)
                 raise ValueError(

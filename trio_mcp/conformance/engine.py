@@ -223,8 +223,8 @@ class Check:
             examples = self._examples + (self._options["examples"] - self._examples) // left
             until = clock.perf_counter() + self._time_left / left
             await self._check_revision(facts, examples, until)
-            # A revision has only its share of the time, so the next one still has its own. Every other end is that of
-            # the target, or of a budget for all.
+            # A revision has only its share of the time, so the next one still has its own. Any other reason ends
+            # the whole check.
             if self._ended not in (None, "time"):
                 return
         # A revision whose share of the time was up leaves its examples to the next one.
@@ -385,8 +385,8 @@ class Check:
         # with the events.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
-            # The median of the last few: a single slow probe must not make every pause long, and a target that warms up
-            # gets faster.
+            # It is the median of the last few: a single slow probe must not make every pause long, and a target that
+            # warms up gets faster.
             runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         life.is_busy = True
@@ -409,7 +409,7 @@ class Check:
         self._examples += 1
         self._requests += runner.asked - before
         # A connection that has ended is not a sign of death: some plans end it, and a server may close it over
-        # malformed input. Whether the target is still there, the next life shows.
+        # malformed input. The next life shows whether the target is still there.
         if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1

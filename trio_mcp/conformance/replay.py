@@ -87,8 +87,8 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         await discover(runner)
         since = len(runner.tape.events)
         await runner.run(file.plan)
-        # The end is that of the shrinker's runs: a moment for what is late, and a probe, which gives an occasion to the
-        # rules on survival.
+        # It ends like the runs of the shrinker: with a moment for late messages, and with a probe, which gives an
+        # occasion to the rules on survival.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
     # This is done after the connection has ended, as some rules judge its end.
@@ -241,8 +241,8 @@ class _Replay:
                 self._now[then[name]] = now[name]
         old, new = then.get("inputRequests"), now.get("inputRequests")
         if isinstance(old, dict) and isinstance(new, dict):
-            # Paired by their order: the keys are the server's own choice, and may differ each time, as their number
-            # may.
+            # They are paired by their order: the keys are the server's own choice, and may differ each time, as their
+            # number may.
             self._now |= dict(zip(old, new, strict=False))
 
     def _as_now(self, value: Any) -> Any:

@@ -64,7 +64,7 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     # Digits in a string are another id than the number; a server that stores ids in one map by their text confuses
     # them.
     lambda n: str(n),
-    # The greatest integers that every reader of JSON keeps exact (RFC 8259, section 6).
+    # These are the greatest integers that every reader of JSON keeps exact (RFC 8259, section 6).
     lambda n: 2**53 - 1 - n,
     # Some characters are beyond ASCII, and one is beyond 16 bits: in the escapes of JSON it takes two surrogates.
     lambda n: f"№ {n} é \U0001f600",
@@ -603,8 +603,8 @@ class PlanRunner:
         """Decide about the requests that are open at the end of the check."""
         for talk, sent in late:
             waited = trio.current_time() - sent.began
-            # Nothing limits the time of what the application does. Whether it is slow or the call was lost, only more
-            # time would show.
+            # Nothing limits the time of what the application does. Only more time would show
+            # whether it is slow or the call was lost.
             is_work = sent.method in APPLICATION
             if not sent.owed or (is_work and waited < self.terms.patience):
                 continue

@@ -85,7 +85,7 @@ def _note(y: int, text: str, tip: str, kind: str) -> str:
 
 
 def _text(y: int, kind: str, text: str) -> str:
-    # HTML, as SVG alone can't cut a text off where its line ends.
+    # The text is HTML, because SVG alone can't cut it off where its line ends.
     if not text:
         return ""
     return (

@@ -86,8 +86,8 @@ UNCALLABLE: Final[dict[str, Any]] = {
     "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
 }
 URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
-# A tuple, not a set: the same seed must give the same scripts in every process, and the order of strings in a set
-# differs.
+# This is a tuple, not a set: the same seed must give the same scripts in every process, and the order of strings in a
+# set differs.
 DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
 

@@ -159,7 +159,7 @@ class ScriptedServer:
             if (waiting := self._replies.get(id_key(message.get("id")))) is not None:
                 waiting.set()
         elif is_request(message):
-            # A scope for each request: a cancelled one must end without a response, and leave the others alone.
+            # Each request has a scope: a cancelled one must end without a response, and leave the others alone.
             with trio.CancelScope() as scope:
                 self._running[id_key(message["id"])] = scope
                 await self._meet(message, send, turn)
@@ -232,7 +232,7 @@ class ScriptedServer:
         # A request of the modern era has to ask for log messages: without that, they are the server's fault, not the
         # client's.
         elif turn == "log" and "logging" in declared and (not self.script.modern or meta.LOG_LEVEL in fields):
-            # The most severe level, so that it passes whatever level the client has set.
+            # The level is the most severe one, so that it passes whatever level the client has set.
             await send(_notice("notifications/message", level="emergency", data={"why": "the script"}))
         elif turn == "changed" and "tools" in declared:
             await send(_notice("notifications/tools/list_changed"))
@@ -276,7 +276,7 @@ class ScriptedServer:
         if (
             self.script.modern
             and turn in ("input", "state", "undeclared")
-            # The only three that may end in a question (basic/patterns/mrtr#supported-requests).
+            # Only these three may end in a question (basic/patterns/mrtr#supported-requests).
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
@@ -344,7 +344,7 @@ class ScriptedServer:
     def _page(self, method: str, cursor: Any) -> dict[str, Any] | str:
         field, _ = LISTS[method]
         items: Sequence[Any] = getattr(self.script, field, ())
-        # A cursor that no client could make up, nor take apart by accident.
+        # No client could make up such a cursor, or take it apart by accident.
         places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
         if self.script.blank and field == "tools":
             # An empty cursor is one, too: clients that ask `if cursor:` stop here and miss the rest of the list.

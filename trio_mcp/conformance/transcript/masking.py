@@ -35,7 +35,7 @@ class _As(Enum):
 _WIRE: Final = frozenset({"headers", "env", "environ", "environment"})
 """Members whose own members are header fields or environment variables."""
 
-# A JSON schema describes a secret, but holds none: it keeps what says what the secret looks like, and no more.
+# A JSON schema describes a secret, but holds none: it keeps only the members that describe it.
 _SCHEMAS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _SIGNS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})

@@ -586,7 +586,7 @@ class StreamableHttpWire:
             return
         asked = exchange.message if is_request(exchange.message) else {}
         result = message.get("result")
-        # A request of the server's may have the same id: each side chooses its own ones.
+        # A request of the server may have the same id: each side chooses its own ids.
         if "method" not in message and asked and message.get("id") == asked.get("id"):
             exchange.answered = True
             # Both eras want the stream to end with the response; open streams would use up the server's connections.

@@ -202,8 +202,7 @@ def memory_wire(server: Servable) -> OpenWire:
                 # like one that closes at once.
                 await start(nursery, serve)
             except Exception as exc:
-                # A server of the user's may raise anything. What opens wires expects this one for a target that is not
-                # there.
+                # The user's server may raise anything. Callers expect this exception for a target that is not there.
                 raise TransportError(f"the server did not start: {type(exc).__name__}: {exc}") from exc
             async with stream_wire(tape, number, "memory", ours) as wire:
                 yield wire
@@ -269,7 +268,7 @@ class ProcessWire(LinesWire):
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
-        # The order of `basic/transports` (stdio, shutdown): close its input, wait, SIGTERM, SIGKILL.
+        # This is the order of `basic/transports` (stdio, shutdown): close its input, wait, SIGTERM, SIGKILL.
         self._ending = True
         await self._close_input()
         began = trio.current_time()

@@ -77,7 +77,7 @@ class _Steps(trio.abc.Instrument):
 async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     """Run a scenario, and again with a cancellation at each of its steps, or at as many as are asked for."""
     await scenario(whole := _Steps())
-    # A few more than were counted: Trio shuffles its tasks, so the next run may take longer.
+    # A few more steps are tried than were counted: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
     # The places are spread over the whole scenario: the last steps, in which things are closed, matter as much as the
     # first.

@@ -192,7 +192,8 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
             with trio.move_on_after(stage.timeout):
                 await over.wait()
             if not over.is_set():
-                # Repeated: there may be a shield within the shield, or a loop that catches what is raised in it.
+                # This is repeated: there may be a shield within the shield, or a loop that catches what is raised in
+                # it.
                 _wrest(tasks[0])
     # The first finding says the most; later trouble may follow from it.
     return next(iter([*stage.found, *map(_told, raised)]), None)

@@ -22,7 +22,8 @@ __all__: list[str] = []
 
 @rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
 async def flushed(stage: Stage) -> None:
-    # A connection each, since a closed one is of no more use. Behind a full buffer a close may overtake what waits.
+    # Each case has its own connection, since a closed one is of no more use. Behind a full buffer a close may overtake
+    # what waits.
     for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
         async with stage.pair() as ends:
             for source, target in ways(stage, *ends)[way : way + 1]:

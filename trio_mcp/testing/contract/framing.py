@@ -64,7 +64,7 @@ async def one_chunk(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
         messages = [stage.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
-            # More messages than a link buffers: the write may have to wait for the reader below.
+            # These are more messages than a link buffers: the write may have to wait for the reader below.
             nursery.start_soon(_write, stage, stream, *map(encode, messages))
             for message in messages:
                 await link.take(message, "200 messages in one piece")
@@ -76,7 +76,7 @@ async def one_chunk(stage: Stage) -> None:
 )
 async def garbage(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
-        # A good message first: over TCP, the first line decides whether the connection is kept at all.
+        # A good message comes first: over TCP, the first line decides whether the connection is kept at all.
         for name, text in {"a message": b"", **GARBAGE}.items():
             if text:
                 await _write(stage, stream, text)

@@ -189,7 +189,7 @@ def unknown_version_header(facts: Facts) -> Plans:
 def mismatched_header(facts: Facts) -> Plans:
     """Let a header contradict the body."""
     methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
-    # Revisions that exist, since the version header of one that doesn't may be refused with another code.
+    # These revisions exist: the version header of one that doesn't may be refused with another code.
     versions = st.sampled_from(LEGACY_REVISIONS)
     names = st.one_of(
         st.just(lambda name: name + "x"),

@@ -73,7 +73,7 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
     # Arrays are left out, since they may be batches.
     values = json_values().filter(lambda value: not isinstance(value, list))
     others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
-    # The known ones twice: random values are seldom even objects, and refused at the first look.
+    # The known ones are drawn twice as often: random values are seldom even objects, and refused at the first look.
     return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
 
 

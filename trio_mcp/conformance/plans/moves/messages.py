@@ -75,7 +75,7 @@ def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
 def batch(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send several messages as one."""
     ping: dict[str, Any] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
-    # One plan for each kind that is declared, so that a failing example names the list that is at fault.
+    # There is one plan for each kind that is declared, so that a failing example names the list that is at fault.
     lists = [
         {"jsonrpc": "2.0", "id": "$id2", "method": f"{kind}/list"} for kind in facts.capabilities if kind in _KINDS
     ]

@@ -131,7 +131,8 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read texts that are not URIs, and URIs that lead out of a folder."""
-    # Plain and percent-encoded: a check before the decoding misses the second. Reading this file does no harm.
+    # The paths are plain and percent-encoded: a check before the decoding misses the second. Reading this file does no
+    # harm.
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
         if uri.startswith("file:///"):
@@ -166,7 +167,8 @@ def complete(facts: Facts) -> st.SearchStrategy[Plan]:
         for argument in prompt.get("arguments") or ()
     ]
     for template in sorted(facts.templates):
-        # The first variable (RFC 6570), read by hand: the template may use operators that the library does not expand.
+        # The first variable (RFC 6570) is read by hand: the template may use operators that the library does not
+        # expand.
         inside = template.partition("{")[2].partition("}")[0].lstrip("+#./;?&").split(",")[0].rstrip("*")
         if inside:
             places.append(({"type": "ref/resource", "uri": template}, inside))
