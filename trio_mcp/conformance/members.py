@@ -9,7 +9,11 @@ __all__ = ["member_of", "object_of", "parsed"]
 
 
 def parsed(text: bytes) -> Any:
-    """Return a JSON text as a value, or None if it is not JSON, or nested too deeply."""
+    """Return a JSON text as a value.
+
+    Returns:
+        The value, or None if the text is not JSON, or nested too deeply.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -22,7 +26,15 @@ def object_of(value: object) -> dict[str, Any]:
 
 
 def member_of(value: object, *path: str) -> object:
-    """Return the member at a path of names, or None where an object or a member on the way is missing."""
+    """Return a member of a JSON value, or of a member of it.
+
+    Args:
+        value: The value.
+        path: The names of the members that lead to it, the outermost first.
+
+    Returns:
+        The member, or None where an object or a member on the way is missing.
+    """
     for name in path:
         value = object_of(value).get(name)
     return value

@@ -21,10 +21,10 @@ from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
 from trio_mcp.conformance.wires.notes import LONGEST, Notes, TooMuch
-from trio_mcp.conformance.wires.web_address import web_address
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import EVENTS, SESSION_ID
+from trio_mcp.sockets.addresses import web_address
 from trio_mcp.sockets.client import open_socket
 
 __all__ = ["HttpRecorder"]

@@ -23,7 +23,6 @@ from trio_mcp.conformance.wires.events import EventSplitter
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
 from trio_mcp.conformance.wires.lines import half_close, reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
-from trio_mcp.conformance.wires.web_address import web_address
 from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
@@ -39,6 +38,7 @@ from trio_mcp.http.headers import (
     encode_value,
 )
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
+from trio_mcp.sockets.addresses import web_address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS

@@ -26,11 +26,11 @@ from trio_mcp.conformance.steps import Headers
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.lines import half_close, reset
 from trio_mcp.conformance.wires.notes import WRITE_TIMEOUT, Notes, TooMuch
-from trio_mcp.conformance.wires.web_address import web_address
 from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.lines import CHUNK
+from trio_mcp.sockets.addresses import web_address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.websocket.sockets import SUBPROTOCOL
 from trio_mcp.websocket.text_frames import text_frame
