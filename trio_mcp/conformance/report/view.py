@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -107,12 +107,9 @@ def _rank(outcome: Outcome) -> tuple[int, bool, str]:
     return STATUSES.index(outcome.status), outcome.rule.level != "MUST", outcome.rule.id
 
 
-def counted(outcomes: Iterable[Outcome]) -> dict[Status, int]:
+def counted(outcomes: Sequence[Outcome]) -> dict[Status, int]:
     """Return how many outcomes have each status."""
-    counts: dict[Status, int] = dict.fromkeys(STATUSES, 0)
-    for outcome in outcomes:
-        counts[outcome.status] += 1
-    return counts
+    return {status: sum(outcome.status == status for outcome in outcomes) for status in STATUSES}
 
 
 @attrs.frozen
