@@ -44,7 +44,7 @@ BY_STRING = {
     "http/client/door.py": "the door to the legacy era of clients",
     "http/server/door.py": "the door to the legacy era of servers",
     "conformance/statements/model.py": "reads data files of its own folder",
-    "conformance/report/page.py": "reads the style of pages, a data file of its folder",
+    "conformance/report/html_elements.py": "reads the style of pages, a data file of its folder",
     "cli/loading.py": "loads what the user names on the command line",
     "cli/new.py": "asks where this package was installed from",
     "client/config/reading.py": "what an entry says of authorization, which lies above this room",

@@ -130,7 +130,7 @@ REFUSED = {
     "--client --tool price -- x": "--tool is for servers",
     "--time 1d twice.py": "must be a time, such as 90s or 5m; got '1d'",
     "--examples 0 twice.py": "must be a whole number from 1; got '0'",
-    "-- false": "the target ended the connection in answer to initialize",
+    "-- false": "the target ended the connection in response to initialize",
     "-- echo hello": "it sent something other than JSON",
     "-- no-such-command": "can't start 'no-such-command'",
 }

@@ -276,7 +276,7 @@ REFUSAL = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message":
     [
         ("import sys; sys.exit('no licence')", "(?=.*no licence)(?=.*exit status 1)"),
         ("print('Welcome!', flush=True); input(); input()", "within 1 seconds.*Welcome"),
-        ("import sys; sys.stdin.read()", "did not answer initialize within 1 seconds"),
+        ("import sys; sys.stdin.read()", "did not respond to initialize within 1 seconds"),
         (f"input(); print({REFUSAL!r})", "go away"),
     ],
 )

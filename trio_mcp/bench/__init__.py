@@ -1,1 +1,1 @@
-"""Measuring a server that someone else runs: which tools to call, a ladder of calls in flight, and what it shows."""
+"""Measures a server: chooses the tools to call, climbs a ladder of calls in flight, and says what that shows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
@@ -23,13 +23,13 @@ BUCKETS: Final = 1100
 """The most buckets of a histogram: they reach from a microsecond to 48 minutes, longer than any call may take."""
 
 LEAST_CPU: Final = 0.1
-"""Seconds of CPU time from which it is divided by the calls (chosen): Linux counts hundredths."""
+"""The least seconds of CPU time that are divided by the calls (chosen): Linux counts hundredths."""
 
 FLAT: Final = 1.10
 """The growth in calls a second below which a step of the ladder counts as flat (chosen)."""
 
 MOST_KINDS: Final = 20
-"""Kinds of errors that are told apart (chosen): the codes come from the server, which may invent any number."""
+"""Kinds of errors that are counted separately (chosen): the codes come from the server, which may invent any number."""
 
 
 class Latencies:
@@ -51,6 +51,14 @@ class Latencies:
         self._least = min(self._least, seconds)
         self._most = max(self._most, seconds)
         self.count += 1
+
+    @classmethod
+    def together(cls, parts: Iterable[Latencies]) -> Latencies:
+        """Return the durations of several histograms together."""
+        found = cls()
+        for each in parts:
+            found.merge(each)
+        return found
 
     def merge(self, other: Latencies) -> None:
         """Add all durations of another histogram."""
@@ -100,7 +108,7 @@ class Sample:
     """
 
     in_flight: int
-    latencies: dict[str, Latencies] = attrs.Factory(dict)
+    latencies: dict[str, Latencies] = attrs.Factory(lambda: defaultdict(Latencies))
     errors: Counter[str] = attrs.Factory(Counter)
     made: int = 0
     call_seconds: float = 0.0
@@ -126,10 +134,7 @@ class Sample:
 
     def succeeded(self, tool: str, seconds: float) -> None:
         """Count a call that succeeded."""
-        found = self.latencies.get(tool)
-        if found is None:
-            found = self.latencies[tool] = Latencies()
-        found.add(seconds)
+        self.latencies[tool].add(seconds)
 
     def failed(self, kind: str) -> None:
         """Count a call that failed."""
@@ -137,10 +142,7 @@ class Sample:
 
     def of_all_tools(self) -> Latencies:
         """Return the durations of all tools together."""
-        found = Latencies()
-        for each in self.latencies.values():
-            found.merge(each)
-        return found
+        return Latencies.together(self.latencies.values())
 
 
 @attrs.frozen
@@ -185,16 +187,16 @@ class Step:
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Step:
         """Return the figures of the samples of one step together."""
-        whole = Sample(samples[0].in_flight)
-        latencies = Latencies()
-        for each in samples:
-            latencies.merge(each.of_all_tools())
-            whole.errors += each.errors
-            whole.made += each.made
-            whole.call_seconds += each.call_seconds
-            whole.seconds += each.seconds
-            whole.client_cpu += each.client_cpu
-        whole.latencies = {"": latencies}
+        latencies = Latencies.together(each.of_all_tools() for each in samples)
+        whole = Sample(
+            samples[0].in_flight,
+            {"": latencies},
+            sum((each.errors for each in samples), Counter()),
+            sum(each.made for each in samples),
+            sum(each.call_seconds for each in samples),
+            sum(each.seconds for each in samples),
+            sum(each.client_cpu for each in samples),
+        )
         server = [each.server_cpu for each in samples]
         cpu = sum(each for each in server if each is not None)
         return cls(
@@ -235,7 +237,7 @@ class Ratio:
 
     Attributes:
         in_flight: How many calls were in flight.
-        of: What is compared: calls a second, or the median duration.
+        of: The figure that is compared: calls a second, or the median duration.
         median: The median of the pairs' ratios.
         low: The least.
         high: The greatest.

@@ -1,4 +1,4 @@
-"""The report of a benchmark as one HTML file."""
+"""The HTML page that ``trio-mcp bench --html`` writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trio_mcp.bench.figures import Step
 from trio_mcp.bench.plan import shown_names
 from trio_mcp.bench.report import BenchReport, Measured, error_lines
 from trio_mcp.bench.table import COLUMNS, PAIRED, milliseconds, ratio_cells, step_cells, title_of
-from trio_mcp.conformance.report.page import facts, html_page, notes, safe, spans
+from trio_mcp.conformance.report.html_elements import facts, html_page, notes, safe, spans
 
 __all__ = ["html"]
 

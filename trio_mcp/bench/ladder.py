@@ -59,12 +59,12 @@ BETWEEN: Final = 0.1
 
 @attrs.frozen
 class BenchProgress:
-    """How far a benchmark is.
+    """The progress of a benchmark.
 
     Attributes:
         done: How many samples are done.
         of: How many there are in all.
-        doing: What it does now.
+        doing: Its current activity.
     """
 
     done: float
@@ -120,7 +120,7 @@ class Bench:
 
     Args:
         sides: The servers, one or two.
-        plan: What to call.
+        plan: The calls to make.
         terms: The bounds.
         on_progress: Called now and then; it must not block.
 
@@ -129,7 +129,7 @@ class Bench:
         plan: As the argument; tools that can't be measured are dropped from it.
         terms: As the argument.
         ended: How it ended; ``"interrupted"`` until then, so that a cancelled run needs no one to say so.
-        error: What the transport said, if the server was lost.
+        error: The last error of the transport, if the server was lost.
         texts: The text of the first failure of each kind.
     """
 
@@ -153,7 +153,7 @@ class Bench:
         self._stopped: Ended | None = None
 
     async def run(self) -> None:
-        """Measure. What goes wrong with calls is counted, or ends the measurement; it is not raised.
+        """Measure; failures of calls are counted, or end the measurement, but are not raised.
 
         When cancelled, it ends at once, and what was measured until then is there.
         """
@@ -187,7 +187,7 @@ class Bench:
         for tool in self.plan.tools:
             if not any(call.tool == tool for call in good):
                 self.plan.drop(tool, f"each call of it fails, the first with: {failures[tool]}")
-        # Those of a tool that was found to ask later were good until then.
+        # The calls of a tool that was only later found to ask are still in the list of the good ones.
         self.plan.calls = [call for call in good if call in self.plan.calls]
         if self.plan.calls:
             return None
@@ -197,8 +197,8 @@ class Bench:
     async def _tried(self, side: Side, call: ToolCall) -> _Failure | None:
         side.asked = False
         failure = await self._call(side, call)
-        # One at a time, so a question belongs to this call. A tool that copes with a refusal is not measured either: it
-        # would do less than it does for others.
+        # Calls are made one at a time, so a question belongs to this one. A tool that copes with a refusal is not
+        # measured either: it would do less than it does for others.
         return _Failure(ASKS, "") if side.asked else failure
 
     def _drop_asking(self, tool: str) -> None:
@@ -207,7 +207,7 @@ class Bench:
     # --- the ladder --------------------------------------------------------------------------------------------------
 
     async def _climb(self) -> Ended | None:
-        """Make the steps of the ladder, as far as it is worth it."""
+        """Climb the ladder, as far as that is worthwhile."""
         for number, in_flight in enumerate(self.terms.ladder):
             # A fast server must not use up all that is left in its first step, so the steps that follow share it.
             left = self.terms.max_calls - max(side.made for side in self.sides)
@@ -217,7 +217,7 @@ class Bench:
             for side in self.sides:
                 side.steps.append([])
             for turn in range(self.rounds):
-                # A B, B A, …, so that neither server always finds the machine as the other has left it.
+                # The order is A B, B A, …, so that neither server always finds the machine as the other has left it.
                 for side in self.sides[:: -1 if turn % 2 else 1]:
                     await self._sample(side, in_flight, most)
                     if self._stopped is not None:
@@ -232,11 +232,11 @@ class Bench:
         return 1 if len(self.sides) == 1 else PAIRS
 
     async def _sample(self, side: Side, in_flight: int, most: int) -> None:
-        """Keep calls in flight for some time, and wait for those that have begun then."""
-        # There before it is taken: if that is interrupted, what it has until then counts.
+        """Keep calls in flight for some time, and then wait for those that have begun."""
+        # The sample is listed before it is taken: if it is interrupted, what it has until then counts.
         sample = Sample(in_flight)
         side.steps[-1].append(sample)
-        # Each begins with the same call, so that both servers get the same ones.
+        # Every sample begins with the same call, so that both servers get the same ones.
         self._turn = 0
         limit = side.made + most
         server, ours, clock = cpu_seconds(side.processes), time.process_time(), time.perf_counter()
@@ -248,7 +248,7 @@ class Bench:
             sample.cut = side.made >= limit
             self._done += 1
         finally:
-            # Also of a sample that is cancelled, which is reported.
+            # These are taken even if the sample is cancelled, because it is reported then, too.
             sample.seconds = time.perf_counter() - clock
             sample.client_cpu = time.process_time() - ours
             after = cpu_seconds(side.processes)
@@ -306,22 +306,19 @@ class Bench:
     async def _call(self, side: Side, call: ToolCall) -> _Failure | None:
         """Make a call; return why it failed, if it did."""
         side.made += 1
-        raised: TrioMcpError | None = None
         try:
             result = await side.client.call_tool_once(
                 call.tool, call.arguments, timeout=self.terms.timeout, reset_on_progress=False
             )
         except TrioMcpError as exc:
-            raised = exc
-        if raised is not None:
             # A call that raises need not have passed a checkpoint: on a lost session the workers would let no other
             # task run.
             await trio.lowlevel.checkpoint()
-            side.silent = side.silent + 1 if isinstance(raised, RequestTimeout) else 0
-            side.lost = side.lost + 1 if isinstance(raised, TransportError) else 0
-            if isinstance(raised, TransportError):
-                side.error = _in_short(raised)
-            return _Failure(_kind_of(raised), _text(str(_in_short(raised))))
+            side.silent = side.silent + 1 if isinstance(exc, RequestTimeout) else 0
+            side.lost = side.lost + 1 if isinstance(exc, TransportError) else 0
+            if isinstance(exc, TransportError):
+                side.error = _in_short(exc)
+            return _Failure(_kind_of(exc), _text(str(_in_short(exc))))
         side.lost = side.silent = 0
         if not isinstance(result, ToolResult):
             return _Failure(ASKS, "")
@@ -350,7 +347,7 @@ def _kind_of(error: TrioMcpError) -> str:
 
 
 def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
-    # Without the standard error that it quotes, which the user has seen, or has kept elsewhere.
+    # This leaves out the standard error that it quotes, which the user has seen, or has kept elsewhere.
     return ProcessExited(error.command, error.returncode) if isinstance(error, ProcessExited) else error
 
 

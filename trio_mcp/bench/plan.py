@@ -85,7 +85,7 @@ class Plan:
     Attributes:
         calls: The calls.
         writing: The names of tools among them that are not annotated as read-only.
-        notes: What the user must know: which tools are not called, and why.
+        notes: Facts that the user must know: which tools are not called, and why.
     """
 
     calls: list[ToolCall]
@@ -98,7 +98,7 @@ class Plan:
         return list(dict.fromkeys(call.tool for call in self.calls))
 
     def drop(self, tool: str, why: str) -> None:
-        """Call a tool no more, and note the reason."""
+        """Stop calling a tool, and note the reason."""
         if tool in self.tools:
             self.calls = [call for call in self.calls if call.tool != tool]
             self.notes.append(f"the tool {shown_names([tool])!r} is not called any more: {why}")
@@ -154,12 +154,12 @@ def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
             f"the tool {shown_names([tool.name])!r} is not called: no arguments can be generated from its schema: {exc}"
         )
         return []
-    # Each once, as otherwise what is drawn twice would be called twice as often.
+    # Duplicates are dropped: arguments that are drawn twice would be used twice as often.
     return list({json.dumps(each, sort_keys=True): each for each in drawn}.values())
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Return names of a server's for a line of text: however long they are, and whatever is in them."""
+    """Return names that a server gave, for a line of text: however long they are, and whatever is in them."""
     return ", ".join(shorten(clean(name), LONGEST_NAME) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""The CPU time of a server that is a child of this process, from proc(5); without Linux it is not known."""
+"""The CPU time of a server that is a child of this process, from proc(5), which only Linux has."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _processes() -> Iterator[_Process]:
             text = (folder / "stat").read_text(errors="replace")
         except OSError:  # it has ended meanwhile
             continue
-        # After the name, which stands in parentheses and may contain anything, parentheses included.
+        # The fields follow the name, which is in parentheses and may contain anything, parentheses included.
         fields = text.rpartition(")")[2].split()
-        # Its own time, and that of the children that it has waited for: utime, stime, cutime, cstime.
+        # The time includes that of the children that it has waited for: utime, stime, cutime, cstime.
         yield _Process(int(folder.name), int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))

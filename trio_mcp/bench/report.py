@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 VERSION: Final = 1
-"""Of the form of the JSON; raised when a member changes its meaning."""
+"""The version of the JSON format, which is raised when a member changes its meaning."""
 
 BUSY: Final = 0.9
-"""The share of the time in which our process computes from which a figure may be its own limit (chosen)."""
+"""A figure may be a limit of our own process if that computes for at least this share of the time (chosen)."""
 
 MOST_ERRORS: Final = 0.1
 """The share of failed calls above which the figures of a step say nothing about a bend (chosen)."""
@@ -67,9 +67,9 @@ class Measured:
     """A server, and what was measured of it.
 
     Attributes:
-        name: What the user calls it, without secrets.
+        name: The name that the user gave, without secrets.
         info: Its own name and version.
-        transport: What carries the calls.
+        transport: The transport that carries the calls.
         revision: The revision of the protocol.
         steps: The figures of each step.
     """
@@ -127,10 +127,10 @@ class BenchReport:
         terms: The bounds that it kept.
         tools: The tools that were called.
         ratios: The second server's figures to the first's.
-        notes: What the user must know.
+        notes: Facts that the user must know.
         texts: The text of the first failure of each kind.
         ended: How it ended.
-        error: What the transport said, if the server was lost.
+        error: The last error of the transport, if the server was lost.
     """
 
     servers: tuple[Measured, ...]
@@ -193,13 +193,10 @@ def _with_calls(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _tool(name: str, firsts: Sequence[Sequence[Sample]]) -> ToolFigures:
-    merged = []
-    for samples in firsts:
-        latencies = Latencies()
-        for sample in samples:
-            if name in sample.latencies:
-                latencies.merge(sample.latencies[name])
-        merged.append(latencies)
+    merged = [
+        Latencies.together(sample.latencies[name] for sample in samples if name in sample.latencies)
+        for samples in firsts
+    ]
     p50, p99 = (tuple(each.quantile(share) if each.count else None for each in merged) for share in (0.5, 0.99))
     return ToolFigures(name, p50, p99)
 
@@ -214,13 +211,14 @@ def verdict(ratio: Ratio) -> str:
 
 def error_lines(report: BenchReport) -> list[str]:
     """Return a line for each step with failures: how many of each kind, and the text of the first of each."""
-    lines = []
-    for server in report.servers:
-        for step in server.steps:
-            if step.errors:
-                kinds = ", ".join(f"{count} {kind}" for kind, count in step.errors.items())
-                name = f"{server.name}, " if len(report.servers) > 1 else ""
-                lines.append(f"{name}{step.in_flight} in flight: {kinds}")
+    lines = [
+        (f"{server.name}, " if len(report.servers) > 1 else "")
+        + f"{step.in_flight} in flight: "
+        + ", ".join(f"{count} {kind}" for kind, count in step.errors.items())
+        for server in report.servers
+        for step in server.steps
+        if step.errors
+    ]
     return lines + [f"the first {kind}: {text}" for kind, text in report.texts.items() if text]
 
 

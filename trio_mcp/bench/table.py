@@ -14,7 +14,7 @@ from trio_mcp.conformance.report.view import clean, shorten
 __all__ = ["COLUMNS", "PAIRED", "milliseconds", "ratio_cells", "step_cells", "table", "title_of"]
 
 WIDTH: Final = 100
-"""Columns. Fixed, so that a report is the same in a terminal and in a file."""
+"""Columns. The number is fixed, so that a report is the same in a terminal and in a file."""
 
 COLUMNS: Final = (
     "in flight",
@@ -55,7 +55,7 @@ def _lines(report: BenchReport) -> Iterator[str]:
 
 
 def title_of(server: Measured) -> str:
-    """Return who a server is, in a line."""
+    """Return the name, the transport and the revision of a server, in a line."""
     info = f" ({shorten(server.info, LONGEST_NAME)})" if server.info else ""
     return f"{server.name}{info} over {server.transport}, revision {server.revision}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.versions import MODERN_REVISIONS, at_least
 
@@ -36,8 +37,8 @@ def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) ->
     # capability of a client is the first part of the method.
     needed = {"ping": ""}.get(question["method"], question["method"].partition("/")[0])
     answer = answer_to(question) if needed in ("", *capabilities) else None
-    # An error rather than silence: a server may wait for the response before it goes on with the kit's own request,
-    # which would then look lost.
+    # It sends an error rather than nothing: a server may wait for the response before it goes on with the kit's own
+    # request, which would then look lost.
     if answer is None:
         return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this"}}
     return head | {"result": answer}
@@ -45,8 +46,7 @@ def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) ->
 
 def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a valid answer to a question; None if the protocol has no such question."""
-    params = question.get("params")
-    params = params if isinstance(params, Mapping) else {}
+    params = object_of(question.get("params"))
     match question.get("method"):
         case "ping":
             return {}
@@ -60,10 +60,12 @@ def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
                 "stopReason": "endTurn",
             }
         case "elicitation/create":
-            # Without content, which only forms have: the user agrees to open a page (`client/elicitation`, URL mode).
+            # Only forms have content. Here the person agrees to open a page (`client/elicitation`, URL mode).
             if params.get("mode") == "url":
                 return {"action": "accept"}
-            return {"action": "accept", "content": _filled(params.get("requestedSchema"))}
+            # The form is filled in with the simplest valid values.
+            fields = object_of(member_of(params, "requestedSchema", "properties"))
+            return {"action": "accept", "content": {name: _field(object_of(each)) for name, each in fields.items()}}
     return None
 
 
@@ -71,19 +73,13 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer that does not fit the question."""
     if question.get("method") == "elicitation/create":
         return {"action": "perhaps", "content": [None]}
-    # One object for roots and for sampling, wrong for both: each of their members has a type that neither allows.
+    # The same object serves for roots and sampling, wrong for both: each of their members has a type that neither
+    # allows.
     return {"roots": "none", "role": 7, "content": None}
 
 
-def _filled(schema: Any) -> dict[str, Any]:
-    """Fill in a form with the simplest valid values."""
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return {name: _field(each) for name, each in properties.items()} if isinstance(properties, Mapping) else {}
-
-
-def _field(schema: Any) -> Any:
-    schema = schema if isinstance(schema, Mapping) else {}
-    # Valid by the server's own word, whatever limits stand beside it.
+def _field(schema: Mapping[str, Any]) -> Any:
+    # The server itself calls its default valid, whatever limits it sets.
     if "default" in schema:
         return schema["default"]
     if choices := _choices(schema):
@@ -114,7 +110,7 @@ def _field(schema: Any) -> Any:
 def _choices(schema: Mapping[str, Any]) -> list[Any]:
     if isinstance(schema.get("enum"), list):
         return list(schema["enum"])
-    # Choices with titles, since 2025-11-25: a single choice is a `oneOf`, the items of a multiple one an `anyOf`
+    # Choices may have titles since 2025-11-25: a single choice is a `oneOf`, the items of a multiple one an `anyOf`
     # (`client/elicitation`, Requested Schema).
     titled = schema.get("oneOf") or schema.get("anyOf")
     return [each.get("const") for each in titled if isinstance(each, Mapping)] if isinstance(titled, list) else []

@@ -29,7 +29,7 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     """
     try:
         with open(path, "rb") as file:
-            # One byte more than is allowed tells that a file is too large. Its size is not asked for: a pipe, such as
+            # One byte more than is allowed shows that a file is too large. Its size is not asked for: a pipe, such as
             # that of a process substitution, has none.
             data = file.read(MAX_SIZE + 1)
         text = data.decode()
@@ -49,8 +49,8 @@ def read_baseline(path: str | Path) -> dict[str, str]:
         try:
             if match is None:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
-            # An error, and not ignored: after a slip or a renamed rule the known failure would be a new one, and its
-            # reason lost.
+            # This is an error, and not ignored: after a slip or a renamed rule the known failure would be a new one,
+            # and its reason lost.
             if match["rule"] not in RULES:
                 near = difflib.get_close_matches(match["rule"], RULES, 1)
                 raise ValueError(

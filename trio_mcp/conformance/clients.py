@@ -20,6 +20,7 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._settings import completed
 from trio_mcp.client.targets import LinkFactory
+from trio_mcp.conformance.judging import first_broken
 from trio_mcp.conformance.options import ClientCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.rules.catalogue import judge, select
@@ -50,7 +51,7 @@ class StreamClient:
 
     Attributes:
         run: Runs it, given what opens a connection to the server.
-        transport: What it speaks: lines, or Streamable HTTP.
+        transport: Its transport: lines, or Streamable HTTP.
         name: Its name in the report.
     """
 
@@ -75,11 +76,11 @@ SHRINKING_TIME: Final = 20.0
 REPEATS: Final = 5
 """How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
 GRACE: Final = 1.0
-"""Seconds that what a client has started gets to end, after the client (chosen)."""
+"""Seconds that the processes that a client has started get to end after it (chosen)."""
 OVERTIME: Final = 5.0
 """Seconds that a client gets to end when the time of the check is up (chosen)."""
 LAST_WORDS: Final = 500
-"""Bytes of its standard error that are quoted of a client that fails (chosen)."""
+"""Bytes that are quoted of the standard error of a client that fails (chosen)."""
 
 
 @attrs.define
@@ -87,7 +88,7 @@ class _Run:
     """The result of one meeting of a client with a generated server.
 
     Attributes:
-        events: What passed.
+        events: The traffic.
         ended: Whether the client ended by itself in time.
         cut: Whether it was ended before its own time was up, as that of the check was.
         seconds: How long it took.
@@ -95,7 +96,7 @@ class _Run:
     """
 
     events: list[Event]
-    ended: bool = True
+    ended: bool = False
     cut: bool = False
     seconds: float = 0.0
     trouble: str = ""
@@ -161,8 +162,8 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
     async def run(connect: Callable[[], Awaitable[trio.abc.Stream]]) -> None:
         @contextlib.asynccontextmanager
         async def opened() -> AsyncIterator[Link]:
-            # Over bytes, not a link that hands objects over: the client's own reading and writing of JSON is checked as
-            # well.
+            # The link goes over bytes instead of handing objects over, so that the client's own reading and writing of
+            # JSON is checked as well.
             async with stream_link(await connect()) as link:
                 yield link
 
@@ -188,7 +189,6 @@ class _Check:
         self._given = given
         self._rules = rules = select(given["rules"], "client")
         self._deadline = given["deadline"]
-        self._patience = given["patience"]
         self._baseline = frozenset(given["baseline"])
         self._occasions = dict.fromkeys((rule.id for rule in rules), 0)
         self._troubles: dict[str, int] = {}
@@ -231,7 +231,7 @@ class _Check:
         self.hung += not run.ended
         if run.trouble:
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
-        # An error, since a report in which no rule had an occasion has status 0 and would look like a success.
+        # This is an error: a report in which no rule had an occasion has status 0 and would look like a success.
         if number == 0 and not run.events:
             raise TransportError(f"the client did not connect: {run.trouble or 'it ended without an error'}")
         history = History(run.events)
@@ -250,17 +250,17 @@ class _Check:
     # --- one example --------------------------------------------------------------------------------------------------
 
     async def _play(self, script: Script) -> _Run:
-        run = _Run([])
         tape = Tape(MOST_EVENTS)
+        # The events up to a stop are judged like any others.
+        run = _Run(tape.events)
         began = trio.current_time()
-        patience = min(self._patience, self._end + OVERTIME - began)
-        stopped = False
+        allowed = self._given["patience"]
+        patience = min(allowed, self._end + OVERTIME - began)
         with trio.move_on_after(patience) as scope:
 
             async def listen() -> None:
-                nonlocal stopped
                 await self.stop.wait()
-                stopped = True
+                run.cut = True
                 scope.cancel("the check was stopped")
 
             async def count() -> None:
@@ -274,25 +274,20 @@ class _Check:
                     await self._connect(self._client, script, tape, run)
                 else:
                     await self._start([*self._client], script, tape, run)
-            run.events = tape.events
-            run.seconds = trio.current_time() - began
-            # Only the timeout leads past this line, as every other case returns here or raises.
-            return run
-        run.ended = False
+            run.ended = True
         run.seconds = trio.current_time() - began
-        run.cut = stopped or (patience < self._patience and not tape.is_full)
-        run.trouble = (
-            f"it sent more than {MOST_EVENTS} messages"
-            if tape.is_full
-            else f"it did not end within {self._patience:g} seconds"
-        )
-        # The events up to the stop are judged like any others.
-        run.events = tape.events
+        if run.ended:
+            run.cut = False  # a stop came too late to matter
+        elif tape.is_full:
+            run.trouble = f"it sent more than {MOST_EVENTS} messages"
+        else:
+            run.cut = run.cut or patience < allowed
+            run.trouble = f"it did not end within {allowed:g} seconds"
         return run
 
     async def _connect(self, client: StreamClient, script: Script, tape: Tape, run: _Run) -> None:
         numbers = itertools.count()
-        # One for all connections: a session over HTTP may use many of them.
+        # One server handles all connections: a session over HTTP may use many of them.
         http = HttpServing(script, tape, self._deadline)
 
         async with background_nursery() as nursery:
@@ -313,7 +308,7 @@ class _Check:
 
             try:
                 await client.run(connect)
-            # Whatever a client raises when it meets a server that fails is its own affair, and told as a note.
+            # A client may raise anything when it meets a server that fails, so this is only noted.
             except Exception as exc:
                 run.trouble = _innermost(exc)
 
@@ -324,7 +319,8 @@ class _Check:
         # The server listens before the client starts, so a client that connects at once finds it.
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
-        # All of the environment, unlike that of a server: it is a program of the user's, as if started from the shell.
+        # The client gets the whole environment, unlike a server: it is the user's own program, as if started from the
+        # shell.
         program = StdioServerParameters(command[0], [*command[1:], url], env=dict(os.environ))
         errors = bytearray()
         async with background_nursery() as nursery:
@@ -333,11 +329,11 @@ class _Check:
             async with closing(partial(process.end, GRACE)):
                 # A client that reads its standard input would otherwise wait there until its time is up.
                 await process.stdin.aclose()
-                # Not looked at, but a full pipe would stop the client.
+                # Nothing looks at it, but a full pipe would stop the client.
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
-        # A note, not an error: a client may well fail when its server does. The last line of a traceback is the
+        # This is a note, not an error: a client may well fail when its server does. The last line of a traceback is the
         # exception.
         if status:
             last = errors.decode("utf-8", "replace").strip().splitlines()
@@ -348,24 +344,21 @@ class _Check:
     async def _shrink(self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int) -> Failure:
         events, runs, stop = run.events, 0, self.stop
         known = rule.id in self._baseline
-        # Shrinking stops at the end of the check, too. A known failure needs no simple script: its reason stands in the
-        # baseline.
+        # Shrinking stops at the end of the check, too. A known failure needs no simple script: the baseline has its
+        # reason.
         until = -math.inf if known else min(self._end, trio.current_time() + SHRINKING_TIME)
         simplest = script
         # Each simpler script has simpler ones in turn, so the search starts again from it and does not go on with the
         # old list.
-        improved = True
-        while improved:
-            improved = False
-            for simpler in simplest.simpler():
-                if runs >= SHRINKING or stop.is_set() or trio.current_time() > until:
-                    break
-                runs += 1
-                tried = (await self._play(simpler)).events
-                if (found := _first(rule, tried)) is not None:
-                    simplest, events, verdict, improved = simpler, tried, found, True
-                    break
-        # Run again from the start, as a client may be flaky: the report says how often the last script really shows it.
+        candidates = iter(simplest.simpler())
+        while (candidate := next(candidates, None)) is not None:
+            if runs >= SHRINKING or stop.is_set() or trio.current_time() > until:
+                break
+            runs += 1
+            tried = (await self._play(candidate)).events
+            if (found := first_broken(rule, tried)) is not None:
+                simplest, events, verdict, candidates = candidate, tried, found, iter(candidate.simpler())
+        # The script is run again, because a client may be flaky: the report says how often it really shows the fault.
         seen = again = 0
         for _ in range(0 if known else REPEATS):
             if stop.is_set() or trio.current_time() > self._end:
@@ -373,10 +366,10 @@ class _Check:
             tried_again = await self._play(simplest)
             if not tried_again.cut:
                 again += 1
-                seen += _first(rule, tried_again.events) is not None
+                seen += first_broken(rule, tried_again.events) is not None
         assert verdict.problem is not None
         transcript = essential(rule, events, verdict)
-        # A verdict on a message of a batch is about an event that the history has made, which stands in no transcript.
+        # A verdict on a message of a batch is about an event that the history has made, which no transcript contains.
         at = next((at for at, event in enumerate(transcript) if event is verdict.event), len(transcript) - 1)
         return Failure(
             verdict.problem,
@@ -400,7 +393,7 @@ class _Check:
                 outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
-            # Told apart from a lack of occasions, as the user can change it by asking for another revision.
+            # This is not the same as a lack of occasions: the user can change it by asking for another revision.
             elif not set(rule.revisions) & set(self.revisions):
                 outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
             else:
@@ -433,11 +426,6 @@ async def _drain(stream: trio.abc.ReceiveStream, last: bytearray) -> None:
         del last[:-LAST_WORDS]
 
 
-def _first(rule: Rule, events: Sequence[Event]) -> Verdict | None:
-    """Return the first verdict with which a rule is broken, if any."""
-    return next((verdict for _, verdict in judge(History(events), [rule]) if verdict.problem is not None), None)
-
-
 def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Event]:
     """Leave out of a transcript what the verdict does not need: the same event must break the rule in the same words.
 
@@ -455,7 +443,7 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
         return sorted((event for unit in units for event in unit), key=lambda event: places[id(event)])
 
     def shows(tried: list[Event]) -> bool:
-        found = _first(rule, tried)
+        found = first_broken(rule, tried)
         return found is not None and found.event is verdict.event and found.problem == verdict.problem
 
     if not shows(kept):
@@ -469,7 +457,7 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
         grouped.setdefault(key, []).append(event)
     units = list(grouped.values())
     size = len(units) // 2
-    # Large pieces first, as most of a long transcript has nothing to do with the fault.
+    # Large pieces are tried first: most of a long transcript has nothing to do with the fault.
     while size:
         at = 0
         while at < len(units):

@@ -51,18 +51,17 @@ PROBES: Final = 10
 """An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
 MOST_DEAD: Final = 3
-"""After how many examples in a row that the target did not survive the check ends, and after how many floods
-(chosen)."""
+"""The check ends after so many examples in a row that the target did not survive, or so many floods (chosen)."""
 
 MEETING: Final = 5.0
-"""Seconds that a target has to answer the handshake and list what it offers, however short the check is (chosen)."""
+"""Seconds that a target has to respond to the handshake and list what it offers, however short the check (chosen)."""
 
 UNCOUNTED: Final = 3.0
-"""Seconds of that which don't count as time of the check, at most (chosen)."""
+"""The most seconds of that which don't count towards the time of the check (chosen)."""
 
 OVERTIME: Final = 3.6
-"""Seconds after its time at which a check is cut short, whatever it does: what is open then has been waited for, and a
-last probe, too. Chosen, so that with the start of the program and the end of the target it is ten at most."""
+"""Seconds after its time at which a check is cut short, whatever it does. By then it has waited for open requests and
+for a last probe. Chosen: with the start of the program and the end of the target, this is ten at most."""
 
 MOST_EVENTS: Final = 5_000
 """Events that wait to be judged, at most, before the chunk ends early (chosen)."""
@@ -74,20 +73,20 @@ SHRINKING: Final = 20.0
 """Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
-"""Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
+"""Seconds after an example in which late messages may still come. On a virtual clock they cost nothing (chosen)."""
 
 WARM: Final = 50
-"""Examples after which a process is warm, and between two looks at what it uses (chosen)."""
+"""Examples after which a process is warm, and between two looks at its resources (chosen)."""
 
 PAUSE: Final = 20
-"""How many times the latency a pause lasts at most (chosen)."""
+"""The most that a pause lasts, as a multiple of the latency (chosen)."""
 
 LONG: Final = 0.1
 SPENT: Final = 0.02
-"""Seconds from which on a response counts as long, and which part of the time one thing may take that is (chosen)."""
+"""Seconds above which a response counts as long, and the share of the check that one such thing may take (chosen)."""
 
 SLOWER: Final = 5.0
-"""How many times slower than at the beginning is told as such (chosen)."""
+"""How many times slower than at the beginning is reported (chosen)."""
 
 
 class Check:
@@ -134,23 +133,23 @@ class Check:
         self._usage: tuple[Usage, Usage] | None = None
 
     async def run(self) -> None:
-        """Run it, until it is complete or its budget is used up.
+        """Run the check until it is complete or its budget is used up.
 
         Raises:
-            TransportError: If the target can't be reached, or does not answer as it must from the start.
+            TransportError: If the target can't be reached, or does not respond as it must from the start.
             NegotiationError: If it does not speak a revision.
         """
-        # Real time, as on a virtual clock the waits cost nothing.
+        # The limit is one of real time: on a virtual clock the waits cost nothing.
         begun = math.inf if is_virtual() else trio.current_time()
         await self._meet(max(self._options["time"], MEETING))
-        # Or a short check of a target that is slow to start would have no time left.
+        # Otherwise a short check of a target that is slow to start would have no time left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
         self._terms = attrs.evolve(self._terms, end=begun + self._time)
         with trio.CancelScope(deadline=self._terms.end + OVERTIME) as scope:
             await self._check_revisions()
         if scope.cancelled_caught:
             self._ended = "time"
-            # In the middle of an example, and not while a connection was closed. The report judges what came until now.
+            # It was in the middle of an example, not closing a connection. The report judges what has come so far.
             if self._life is not None and self._life.is_busy:
                 self._undecided.append("the target was still busy with an example when the time of the check was up")
 
@@ -159,15 +158,15 @@ class Check:
             self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
-                f"the target has not answered the handshake and listed what it offers within {seconds:g} seconds, the "
-                "time of the check"
+                f"the target has not responded to the handshake and listed what it offers within {seconds:g} seconds, "
+                "the time of the check"
             )
 
     async def _met(self) -> list[Facts]:
         """Return what is known of the target, for each revision that it is to be checked in.
 
         Raises:
-            TransportError: If it can't be reached, or does not answer as it must.
+            TransportError: If it can't be reached, or does not respond as it must.
             NegotiationError: If it speaks none of the revisions, or not one that was asked for.
         """
         options, wanted = self._options, self._options["revisions"]
@@ -191,7 +190,7 @@ class Check:
                     break
                 except NegotiationError as exc:
                     refusals.append(exc)
-            # A server of the legacy era need not answer at all what it does not know.
+            # A server of the legacy era need not respond at all to what it does not know.
             patience = min(self._terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
             terms = attrs.evolve(self._terms, opening=patience if found else self._terms.opening)
             try:
@@ -224,8 +223,8 @@ class Check:
             examples = self._examples + (self._options["examples"] - self._examples) // left
             until = clock.perf_counter() + self._time_left / left
             await self._check_revision(facts, examples, until)
-            # A revision has only its share of the time, so the next one still has its own. Every other end is that of
-            # the target, or of a budget for all.
+            # A revision has only its share of the time, so the next one still has its own. Any other reason ends
+            # the whole check.
             if self._ended not in (None, "time"):
                 return
         # A revision whose share of the time was up leaves its examples to the next one.
@@ -270,8 +269,8 @@ class Check:
                 facts, more = await self._live(facts, examples, until)
                 if not more:
                     return
-            # It answered when it was met, so this is its death and not a wrong address. A note rather than an error:
-            # the report has what was found until then.
+            # The target has responded before, so it has died; the address is not wrong. This is a note rather than an
+            # error: the report has what was found until then.
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
@@ -308,7 +307,8 @@ class Check:
                 if most or len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
                 self._measure(life)
-            # While it is open: it shows whether the target has survived what is run again for a failure.
+            # The probe comes while the connection is open: it shows whether the target has survived the reruns of a
+            # failure.
             await self._judge(life, facts)
             if life.is_unsure and talk.is_open:
                 life.is_busy = True
@@ -316,7 +316,7 @@ class Check:
                 life.is_busy = False
                 self._take_undecided(runner)
             self._traffic += runner.tape.traffic
-        # With the end of the connection, which rules look at, too.
+        # Now the end of the connection is among the events, and some rules judge it.
         await self._judge(life, facts)
         self._life = None
         return facts, more
@@ -326,8 +326,8 @@ class Check:
         count = len(life.plans)
         pid = getattr(life.runner.talks[0].wire, "pid", None)
         if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
-            # The first look at each life: another life is another process, whose memory has nothing to do with that of
-            # the last one.
+            # Each life has its own first look: another life is another process, whose memory has nothing to do with
+            # that of the last one.
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
@@ -385,21 +385,21 @@ class Check:
         # with the events.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
-            # The median of the last few: a single slow probe must not make every pause long, and a target that warms up
-            # gets faster.
+            # It is the median of the last few: a single slow probe must not make every pause long, and a target that
+            # warms up gets faster.
             runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         life.is_busy = True
         seconds, probed = None, False
-        # Each wait within a plan has a limit, but their sum has none: a target that always answers at the last moment
+        # Each wait within a plan has a limit, but their sum has none: a target that always responds at the last moment
         # would take minutes for a long plan.
         with trio.move_on_after(PATIENCE * self._terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
-                # The whole time is waited for, so that late messages belong to this example in every run, whatever
+                # This waits for the whole time, so that late messages belong to this example in every run, whatever
                 # order the tasks run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
-            # A tool that was not answered in its time may be slow, or its server have died.
+            # A tool that did not respond in time may be slow, or its server may have died.
             plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
             if self._virtual or not self._examples % PROBES or not plain:
                 seconds = await runner.probe()
@@ -409,7 +409,7 @@ class Check:
         self._examples += 1
         self._requests += runner.asked - before
         # A connection that has ended is not a sign of death: some plans end it, and a server may close it over
-        # malformed input. Whether the target is still there, the next life shows.
+        # malformed input. The next life shows whether the target is still there.
         if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1
@@ -438,7 +438,7 @@ class Check:
     def _judged(self, life: _Life) -> list[Found]:
         """Return the first verdict of each rule that is broken."""
         life.runner.pump()
-        # A copy, as `forget` empties the list that the tape keeps.
+        # This is a copy, because `forget` empties the list that the tape keeps.
         events = list(life.runner.tape.events)
         life.runner.forget()
         life.judged = len(life.plans)
@@ -478,14 +478,14 @@ class Check:
         if seconds <= 0:
             return
         life.is_unsure = True
-        # One for all the examples that may be the cause, so that they share its time and its runs.
+        # One shrinker serves all the examples that may be the cause, so that they share its time and its runs.
         shrinker = Shrinker(
             lambda: self._connected(facts.revision),
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
-            # A third of what is left, so that several rules get their turn. At least two seconds near the end, as a
-            # failure without its small exchange is hard to act on.
+            # A failure gets a third of what is left, so that several rules get their turn, and at least two
+            # seconds near the end: a failure without its small exchange is hard to act on.
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
             # A slow target gets several times what it usually takes.
@@ -498,8 +498,8 @@ class Check:
         )
         best = self._failures[found.rule.id]
         numbers = [number for number, _ in life.plans]
-        # The likeliest cause first. The next one is tried only if this one does not break the rule again by itself or
-        # after what came before it.
+        # The likeliest cause is tried first. The next one is tried only if this one does not break the rule again by
+        # itself or after what came before it.
         for example in found.examples:
             if example not in numbers:
                 continue
@@ -519,7 +519,7 @@ class Check:
     def report(self) -> CheckReport:
         """Return what has been found so far."""
         if self._life is not None:
-            # Interrupted: what was not judged yet.
+            # The check was interrupted, so some events have not been judged yet.
             life, self._life = self._life, None
             # Nothing is shrunk: the user who stops a check wants its report now.
             for found in self._judged(life):
@@ -539,7 +539,7 @@ class Check:
             clock.perf_counter() - self._began,
             self._generating,
             tuple(map(self._outcome, self._rules)),
-            tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._leaks())),
+            tuple(dict.fromkeys(notes + self._notes + self._slowness() + (grown(*self._usage) if self._usage else []))),
             # Only a `run` that was cancelled leaves it open.
             self._ended or "interrupted",
             self._figures(),
@@ -582,11 +582,8 @@ class Check:
                 figures[f"{name} at the end"] = getattr(self._usage[1], name)
         return figures
 
-    def _leaks(self) -> list[str]:
-        return grown(*self._usage) if self._usage is not None else []
-
     def _first_and_last(self) -> tuple[float, float]:
-        # Medians of many, as one garbage collection, or one late probe, is not a trend.
+        # These are medians, because one garbage collection, or one late probe, is not a trend.
         tenth = max(1, len(self._latencies) // 10)
         return statistics.median(self._latencies[:tenth]), statistics.median(self._latencies[-tenth:])
 
@@ -599,7 +596,7 @@ class Check:
         if last < SLOWER * first + 0.05:
             return []
         return [
-            f"the target has become slower: an answer took {first * 1000:.1f} ms at the beginning, and "
+            f"the target has become slower: a response took {first * 1000:.1f} ms at the beginning, and "
             f"{last * 1000:.1f} ms at the end"
         ]
 
@@ -631,11 +628,11 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
     """Check a server: drive it with what a client may send and with what it may not, and judge all that happens.
 
     Args:
-        target: What `Client` takes, except several ways at once; or a `WireTarget`.
+        target: A target of a `Client`, except several ways at once; or a `WireTarget`.
         options: See `CheckOptions` and `ServerCheckOptions`.
 
     Raises:
-        TransportError: If the target can't be reached, or does not answer the handshake as it must.
+        TransportError: If the target can't be reached, or does not respond to the handshake as it must.
         NegotiationError: If it does not speak a revision.
         ValueError: If a rule, a revision or a tool is unknown.
         TypeError: If an option is unknown.

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.conformance.rules.history import LISTS
 from trio_mcp.conformance.run import PlanRunner, Talk
 from trio_mcp.eras.capabilities import declares
@@ -35,14 +36,14 @@ class Facts:
         transport: The name of the transport, as in `Wire`.
         server_info: Its name and version.
         instructions: Its instructions.
-        capabilities: What it declared.
+        capabilities: The capabilities that it declared.
         tools: Its tools as it lists them, by name.
         resources: Its resources, by URI.
         templates: Its resource templates, by URI template.
         prompts: Its prompts, by name.
         callable_tools: The names of the tools that may be called.
         paged: The list methods that gave more than one page.
-        skipped: What the user must know: what is not used, and why.
+        skipped: Notes for the user on what is not used, and why.
         supported: The revisions that the server says it speaks, if it says so.
         slow_tools: The names of tools that may be called, but take longer than the deadline.
     """
@@ -63,7 +64,7 @@ class Facts:
     slow_tools: tuple[str, ...] = ()
 
     def without(self, method: str, name: str) -> Facts:
-        """Return the facts without what is too slow to be asked for again and again."""
+        """Return the facts without a tool, resource or prompt that is too slow to be asked for again and again."""
 
         def rest(definitions: Definitions) -> Definitions:
             return {key: value for key, value in definitions.items() if key != name}
@@ -128,7 +129,7 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
         tools: The names of further tools that may be called.
 
     Raises:
-        TransportError: If the server does not answer.
+        TransportError: If the server does not respond.
     """
     talk = runner.talks[0]
     hello = talk.answered()[0].result
@@ -136,17 +137,17 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
         talk.revision,
         talk.wire.transport,
         # The modern era has it in the metadata of each result, here in that of `server/discover`.
-        _mapping(_mapping(hello.get("_meta")).get(meta.SERVER_INFO) if talk.modern else hello.get("serverInfo")),
+        object_of(member_of(hello, "_meta", meta.SERVER_INFO) if talk.modern else hello.get("serverInfo")),
         hello.get("instructions"),
-        _mapping(hello.get("capabilities")),
+        object_of(hello.get("capabilities")),
         supported=tuple(map(str, hello.get("supportedVersions") or ())),
     )
     listed: dict[str, dict[str, Any]] = {}
     paged: list[str] = []
     skipped: list[str] = []
     for method in LISTS:
-        # "resources" declares both lists of them. A list that is not declared need not be answered; whether the server
-        # rejects it properly is a matter of the moves.
+        # "resources" declares both lists of them. The server need not serve a list that is not declared; whether it
+        # rejects one properly is a matter of the moves.
         if facts.declares(method.split("/")[0]):
             listed[method], pages, problem = await _listed(runner, talk, method)
             paged += [method] * (pages > 1)
@@ -165,11 +166,6 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
     )
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    # A target may have put any JSON value here. That is for the rules to tell, and getting to know the rest must go on.
-    return value if isinstance(value, Mapping) else {}
-
-
 async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
     """Return the items of a list by name, how many pages it has, and what went wrong."""
     field, key = LISTS[method]
@@ -177,12 +173,12 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
     cursor, cursors = None, set()
     for page in range(1, MOST_PAGES + 1):
         sent = await talk.ask(method, None if cursor is None else {"cursor": cursor})
-        # An error, not a note: every connection begins with the lists, so each would wait as long, and most moves need
-        # them.
+        # This is an error, not a note: every connection begins with the lists, so each would wait as long, and most
+        # moves need them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
             raise TransportError(runner.unanswered(sent))
         if sent.answer is None:
-            raise TransportError(f"the target did not answer {method}{runner.last_words(talk)}")
+            raise TransportError(f"the target did not respond to {method}{runner.last_words(talk)}")
         items = sent.result.get(field)
         if not isinstance(items, list):
             return found, page, f"{method} gave no list of {field}: nothing of them is used"
@@ -205,12 +201,12 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
 def _callable(
     tools: Mapping[str, Mapping[str, Any]], allow_writes: bool, named: Collection[str]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return the names of the tools that may be called, and why others are not."""
+    """Return the names of the tools that may be called, and notes on why others are not."""
     allowed, notes, writing = [], [], []
     for name, tool in tools.items():
         # `readOnlyHint` is false by default (schema, ToolAnnotations), and only true itself counts: a tool that is
         # called read-only by mistake is called hundreds of times, with generated arguments.
-        if not (allow_writes or name in named or _mapping(tool.get("annotations")).get("readOnlyHint") is True):
+        if not (allow_writes or name in named or member_of(tool, "annotations", "readOnlyHint") is True):
             writing.append(name)
             continue
         try:

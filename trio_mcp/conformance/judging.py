@@ -1,4 +1,4 @@
-"""Judging what happens on a connection a few examples at a time, with what later examples may refer back to."""
+"""Judges what happens on a connection, a few examples at a time, in view of the earlier events that they refer to."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.members import member_of
 from trio_mcp.conformance.rules.catalogue import judge
 from trio_mcp.conformance.rules.history import OTHER, History, id_key, is_notification, is_request, is_response
 from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import meta
 
-__all__ = ["Found", "Judging"]
+__all__ = ["Found", "Judging", "first_broken"]
 
 STANDING: Final = frozenset(
     {"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "subscriptions/listen"}
@@ -37,7 +38,7 @@ class Found:
         rule: The rule.
         verdict: The verdict.
         examples: The numbers of the examples that may be its cause, the likeliest first.
-        history: What was judged.
+        history: The events that were judged.
     """
 
     rule: Rule
@@ -65,7 +66,7 @@ class Judging:
         prologue: The events of the handshake and the listing.
 
     Attributes:
-        troubles: What a rule could not make sense of, by its id: an error in the rule, or a very odd target.
+        troubles: The exceptions that rules raised, by the id of the rule: an error in the rule, or a very odd target.
     """
 
     def __init__(self, rules: Sequence[Rule], prologue: Sequence[Event]) -> None:
@@ -77,13 +78,13 @@ class Judging:
         self._nameless: deque[tuple[int, Event]] = deque(maxlen=MOST_NAMELESS)
         self._example = -1
         self._count = 0
-        # The prologue has no example, for which -1 stands: it is never named as a cause.
+        # -1 stands for the prologue, which belongs to no example and is never named as a cause.
         for event in self._prologue:
             self._keep(event)
 
     @property
     def is_full(self) -> bool:
-        """Whether so much stands that a new connection is better."""
+        """Whether so many requests have a lasting effect that a new connection is better."""
         return len(self._standing) > MOST_STANDING
 
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
@@ -113,10 +114,11 @@ class Judging:
                     # runs when it arrives.
                     causes = [*self._causes(verdict.event), examples.get(id(original), began)]
                     yield Found(rule_, verdict, tuple(dict.fromkeys(each for each in causes if each >= 0)), view)
-            # A mistake in one rule, which must not cost the verdicts of all others.
+            # A mistake in one rule must not cost the verdicts of all others.
             except Exception as exc:
                 self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
-        # The oldest first, as a dict keeps the order of insertion: the older a request, the less likely something late.
+        # The oldest are dropped first, as a dict keeps the order of insertion: the older a request, the less likely is
+        # a late message about it.
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
@@ -145,7 +147,7 @@ class Judging:
         self._count += 1
         if event.kind == "mark" and event.facts.get("what") == "begin":
             self._example = int(event.facts.get("example", self._example + 1))
-        # Before the new requests, which may use the same keys only by mistake.
+        # This comes before the new requests are added, which use the same keys only by mistake.
         for key in _keys(event):
             if (kept := self._kept.get(key)) is not None:
                 kept.events.append((self._count, event))
@@ -157,13 +159,13 @@ class Judging:
             if event.sender == "server" and is_response(message):
                 self._settle_nameless(event.connection, message.get("id"))
             if is_request(message):
-                # With the HTTP request that it came in, which this event has joined above.
+                # It is kept together with the HTTP request that it came in, which this event has joined above.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
-                # The same object under both keys: what comes for the token, and what comes for the id, is then in view
-                # together.
+                # The same object is kept under both keys, so that what comes for the token and what comes for the id
+                # are in view together.
                 self._kept[event.connection, event.sender, id_key(message["id"])] = kept
-                if (token := _token(message)) is not None:
+                if (token := member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)) is not None:
                     self._kept[event.connection, event.sender, "token", id_key(token)] = kept
                 if message["method"] in STANDING:
                     self._standing.append(kept)
@@ -179,6 +181,12 @@ class Judging:
 
 def _is_proper(message: Any) -> bool:
     return is_request(message) or is_notification(message) or is_response(message)
+
+
+def first_broken(rule: Rule, events: Sequence[Event], since: int = 0) -> Verdict | None:
+    """Return the first verdict with which a transcript breaks a rule, if any."""
+    verdicts = judge(History(events, since=since), [rule])
+    return next((verdict for _, verdict in verdicts if verdict.problem is not None), None)
 
 
 def _messages(event: Event) -> list[Any]:
@@ -204,9 +212,3 @@ def _keys(event: Event) -> Iterator[Any]:
                 yield place, event.sender, id_key(params.get("requestId"))
             elif message["method"] == "notifications/progress":
                 yield place, other, "token", id_key(params.get("progressToken"))
-
-
-def _token(message: dict[str, Any]) -> Any:
-    params = message.get("params")
-    entries = params.get("_meta") if isinstance(params, dict) else None
-    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None

@@ -29,7 +29,7 @@ class Progress:
         seconds: How long it has taken.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
-        doing: What it does now, in a word or two: ``running``, ``shrinking``.
+        doing: Its current activity, in a word or two: ``running``, ``shrinking``.
     """
 
     examples: int
@@ -45,7 +45,7 @@ class Preview:
     """The plan of a check.
 
     Attributes:
-        facts: What is known of the target, for each revision that would be spoken.
+        facts: The facts about the target, for each revision that would be spoken.
         rules: The rules that would be judged.
         moves: The names of the moves that would be made, by revision.
         not_checkable: Why a rule could not be checked, by its id.
@@ -62,7 +62,7 @@ class Failure:
     """A rule that is broken, and the smallest exchange that shows it.
 
     Attributes:
-        problem: What is wrong, in a line.
+        problem: The problem, in a line.
         transcript: The smallest exchange that shows it.
         at: The index in it of the event that broke the rule.
         plan: The steps that lead to it, which can be replayed; of a client, what the server was like.
@@ -90,7 +90,7 @@ class Failure:
     def messages(self) -> int:
         """The number of messages after the handshake and the listing, in both directions.
 
-        Without what the kit asks again, to see whether what is overdue was lost.
+        The requests that the kit repeats, to see whether an overdue response was lost, do not count.
         """
         count, again = 0, False
         for event in self.transcript:
@@ -127,9 +127,9 @@ class Outcome:
 
     @property
     def fails(self) -> bool:
-        """Whether the check fails for it: a MUST is broken that is not in the baseline."""
-        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault that was not seen again
-        # counts: a rare one is one, too.
+        """Whether it makes the check fail: a MUST is broken, and the rule is not in the baseline."""
+        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if it was
+        # not seen again.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
 
     @property
@@ -153,12 +153,12 @@ class CheckReport:
         requests: How many requests were sent.
         seconds: How long it took.
         generating: Which part of that was spent on making plans.
-        outcomes: What became of each rule.
-        notes: What the user must know: tools that were not called and why, schemas that can't be generated from.
+        outcomes: The outcome of each rule.
+        notes: Facts that the user must know: tools that were not called and why, schemas that are of no use.
         ended: Why it ended.
         figures: Latencies, memory and the like, by name.
         wanted: How many plans were to be run.
-        undecided: Why what was found does not show that the target is well: a sentence each.
+        undecided: The reasons why the result does not show that the target is well: a sentence each.
     """
 
     target: str
@@ -184,7 +184,7 @@ class CheckReport:
         return tuple(outcome for outcome in self.outcomes if outcome.status == "broken")
 
     def knowing(self, baseline: Container[str]) -> CheckReport:
-        """Return the report with the failures marked that are known, by the ids of their rules."""
+        """Return the report with the known failures marked, by the ids of their rules."""
         return attrs.evolve(
             self,
             outcomes=tuple(

@@ -1,4 +1,4 @@
-"""Conformance as tests of pytest: one call gives a test for each rule."""
+"""Conformance as pytest tests: one call makes a test for each rule."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def conformance_tests(
     A `Server` is checked in memory, on a virtual clock.
 
     Args:
-        target: What `check_server` or `check_client` takes.
+        target: A target of `check_server` or `check_client`.
         fixture: The name of a fixture that returns the target, instead.
-        side: What the target is.
+        side: Whether the target is a server or a client.
         rules: The rules to check, as in `check_server`; all by default.
         baseline: The file of a baseline, or ids of rules that are known to be broken.
         options: The further options of `check_server` or `check_client`.
@@ -70,7 +70,7 @@ def conformance_tests(
     check: Callable[..., Any] = check_server if side == "server" else check_client
     run = _Run(partial(check, **options), chosen, known)
 
-    # It is not an async function because it must run with any plugin for such tests, and without one.
+    # This is not an async function because it must run with any plugin for async tests, and without one.
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
         # Each test gets the target, as the selection decides which one runs first. A fixture that starts a server
@@ -115,7 +115,7 @@ class _Run:
         clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
         try:
             report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)
-        # Whatever it is, it is the same for every rule, and told once for each.
+        # It is the same for every rule, whatever it is, and each test reports it.
         except Exception as exc:
             self._problem = str(exc) or type(exc).__name__
         else:
@@ -125,15 +125,15 @@ class _Run:
 
 
 def _tell(outcome: Outcome) -> None:
-    """Make the outcome of a rule that of its test."""
+    """Give a test the outcome of its rule."""
     match outcome.status:
         case "held":
             return
         case "broken" if not outcome.fails:
-            # Not a marker, which would have to be there before the check has run.
+            # A marker would have to be there before the check has run.
             pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
-            # Without a traceback, which would lead into the kit and not into the target.
+            # A traceback would lead into the kit and not into the target.
             pytest.fail("\n".join(failure_lines(outcome)), pytrace=False)
         case _:
             pytest.skip(f"{outcome.status}: {outcome.reason}")

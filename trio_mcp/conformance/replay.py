@@ -1,10 +1,10 @@
-"""Replays: what a client said is said again, and what comes back is compared by the rules, not byte by byte."""
+"""Replays: the messages of a client are sent again, and what comes back is compared by the rules, not byte by byte."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 import trio
@@ -31,7 +31,7 @@ from trio_mcp.types.versions import LATEST_LEGACY, REVISIONS
 __all__ = ["Replayed", "replay_plan", "replay_transcript"]
 
 QUIET: Final = 0.1
-"""Seconds in which what is late still comes (chosen)."""
+"""Seconds in which late messages may still come (chosen)."""
 
 PAUSE: Final = 0.25
 """Seconds for which the client's own pauses are kept, at most. Chosen: no cancellation overtakes what it cancels."""
@@ -46,8 +46,8 @@ class Replayed:
     """The result of a replay.
 
     Attributes:
-        events: What happened this time.
-        differences: What came out otherwise than before, a line each.
+        events: The events of this time.
+        differences: The differences from the recording, a line each.
         broken: The rules that are broken now and were not in the recording, with the first verdict on each.
         masked: How many messages were sent with their secrets masked.
         since: The first event that counts.
@@ -61,7 +61,7 @@ class Replayed:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if it came out the same, else 1."""
+        """The exit status: 0 if nothing differs, else 1."""
         return int(bool(self.differences or self.broken))
 
 
@@ -87,8 +87,8 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         await discover(runner)
         since = len(runner.tape.events)
         await runner.run(file.plan)
-        # The end is that of the shrinker's runs: a moment for what is late, and a probe, which gives an occasion to the
-        # rules on survival.
+        # It ends like the runs of the shrinker: with a moment for late messages, and with a probe, which gives an
+        # occasion to the rules on survival.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
     # This is done after the connection has ended, as some rules judge its end.
@@ -126,7 +126,7 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
     async with contextlib.AsyncExitStack() as stack:
         await replay.run(stack)
     events = tuple(replay.tape.events)
-    # Rules for clients are left out: the mistakes of the client were just repeated, so they are not news.
+    # Rules for clients are left out: the mistakes of the client were only repeated.
     rules = [rule for rule in RULES.values() if rule.who != "client"]
     before = _broken(transcript.events, rules)
     broken = {id_: verdict for id_, verdict in _broken(events, rules).items() if id_ not in before}
@@ -141,8 +141,8 @@ class _Replay:
     """A replay under way.
 
     Attributes:
-        tape: What happens this time.
-        before: What happened then.
+        tape: Records the events of this time.
+        before: The recorded events.
     """
 
     def __init__(self, open_wire: OpenWire, events: Sequence[Event], deadline: float) -> None:
@@ -156,8 +156,8 @@ class _Replay:
         self._taken = 0
         # These are the values that the server made up then, and those that it makes up now.
         self._now: dict[str, str] = {}
-        # Each event of the server is kept with the requests that it answers, and those that it asks, by their places
-        # among the requests of their connection. A batch has several.
+        # Each event of the server is kept with the requests that it responds to, and with those that it makes, by their
+        # places among the requests of their connection. A batch has several.
         self._answers: dict[int, list[tuple[int, int]]] = {}
         self._asks: dict[int, list[tuple[int, int]]] = {}
         for connection in self.before:
@@ -171,12 +171,12 @@ class _Replay:
                 self._asks.setdefault(id(outer), []).append((connection.number, place))
 
     async def run(self, stack: contextlib.AsyncExitStack) -> None:
-        """Send all that was sent."""
+        """Send everything that the client sent."""
         said: list[Event] = []
         last = 0.0
         for event in self._events:
-            # Since the last event of either side: all that came before it has come again by now, so only the client's
-            # own pause is left to be kept.
+            # The pause counts from the last event of either side: everything before it has come again by now, so only
+            # the client's own pause is left to be kept.
             pause, last = event.time - last, event.time
             if event.sender == "server":
                 said.append(event)
@@ -203,11 +203,11 @@ class _Replay:
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
-            # Whether it came in time is not looked at: what is missing is told as a difference in the end, and the rest
-            # is still sent.
+            # The result is ignored: what has not come in time is reported as a difference at the end, and the rest is
+            # still sent.
             await self.tape.until(lambda: self._has_come(answers, asks), self._deadline)
         for number, place in answers:
-            self._learn(self.before.connections[number].requests[place], self._request(number, place))
+            self._learn(self.before.connections[number].requests[place], self._live_one("requests", number, place))
 
     def _has_come(self, answers: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]) -> bool:
         # Only new events are looked at, as this is called after each event of a recording that may have a million.
@@ -216,21 +216,20 @@ class _Replay:
         self._taken = len(self.tape.events)
         return all(
             # A cancelled request may stay without a response, and nothing more comes on a connection that has ended.
-            (live := self._request(number, place)) is not None and (live.answers or live.cancelled is not None)
+            (live := self._live_one("requests", number, place)) is not None
+            and (live.answers or live.cancelled is not None)
             for number, place in answers
             if self._is_open(number)
-        ) and all(self._question(number, place) is not None for number, place in asks if self._is_open(number))
+        ) and all(self._live_one("questions", *each) is not None for each in asks if self._is_open(each[0]))
 
     def _is_open(self, number: int) -> bool:
         return number in self._wires and self._wires[number].is_open
 
-    def _request(self, number: int, place: int) -> RecordedRequest | None:
+    def _live_one(self, of: Literal["requests", "questions"], number: int, place: int) -> RecordedRequest | None:
+        """Return the request of either side that has this place on its connection now, once it has come."""
         connection = self._live.connections.get(number)
-        return connection.requests[place] if connection and place < len(connection.requests) else None
-
-    def _question(self, number: int, place: int) -> RecordedRequest | None:
-        connection = self._live.connections.get(number)
-        return connection.questions[place] if connection and place < len(connection.questions) else None
+        found: list[RecordedRequest] = [] if connection is None else getattr(connection, of)
+        return found[place] if place < len(found) else None
 
     def _learn(self, before: RecordedRequest, live: RecordedRequest | None) -> None:
         """Learn what the server has made up: what a client gives back must be what it gets this time."""
@@ -242,13 +241,13 @@ class _Replay:
                 self._now[then[name]] = now[name]
         old, new = then.get("inputRequests"), now.get("inputRequests")
         if isinstance(old, dict) and isinstance(new, dict):
-            # Paired by their order: the keys are the server's own choice, and may differ each time, as their number
-            # may.
+            # They are paired by their order: the keys are the server's own choice, and may differ each time, as their
+            # number may.
             self._now |= dict(zip(old, new, strict=False))
 
     def _as_now(self, value: Any) -> Any:
         if isinstance(value, dict):
-            # Names as well: in `inputResponses` the keys that the server has chosen are names of members.
+            # Names are replaced, too: in `inputResponses` the keys that the server has chosen are names of members.
             return {self._now.get(name, name): self._as_now(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self._as_now(each) for each in value]
@@ -275,12 +274,12 @@ class _Replay:
         return message
 
     def _question_now(self, event: Event) -> Any:
-        """Return the id of the question that a response of the client answers, as it is this time."""
+        """Return the id that the question behind a response of the client has this time."""
         wanted = event.message.get("id")
         for place, asked in enumerate(self.before.connections[event.connection].questions):
             # True and 1.0 equal 1 in Python, but as ids they are not the same.
             if asked.id == wanted and type(asked.id) is type(wanted):
-                live = self._question(event.connection, place)
+                live = self._live_one("questions", event.connection, place)
                 return wanted if live is None else live.id
         return wanted
 

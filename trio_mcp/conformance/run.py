@@ -1,4 +1,4 @@
-"""Running a plan: what is symbolic in it becomes messages, questions are answered, and no wait is without end."""
+"""Runs plans: turns their symbolic steps into messages, answers the questions of the server, and bounds each wait."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import trio.testing
 
 from trio_mcp._version import __version__
 from trio_mcp.conformance.answers import answer_to, capabilities_of, response_to, wrong_answer_to
+from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.conformance.steps import (
     Ask,
@@ -63,14 +64,14 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     # Digits in a string are another id than the number; a server that stores ids in one map by their text confuses
     # them.
     lambda n: str(n),
-    # The greatest integers that every reader of JSON keeps exact (RFC 8259, section 6).
+    # These are the greatest integers that every reader of JSON keeps exact (RFC 8259, section 6).
     lambda n: 2**53 - 1 - n,
-    # Outside of ASCII, and beyond 16 bits: in the escapes of JSON this takes two surrogates.
+    # Some characters are beyond ASCII, and one is beyond 16 bits: in the escapes of JSON it takes two surrogates.
     lambda n: f"№ {n} é \U0001f600",
     lambda n: -n,
-    # Must be escaped again in the response, which a server that puts JSON together as text forgets.
+    # The response must escape these again, which a server that puts JSON together as text forgets.
     lambda n: f'"{n}" \\ \t',
-    # Longer than many a fixed buffer, yet not more than a client may choose.
+    # This is longer than many fixed buffers, but a client may choose it.
     lambda n: f"{'long-' * 40}{n}",
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
@@ -85,8 +86,8 @@ MOST_EVENTS: Final = 10_000
 """Events of a target that are kept, at most. Chosen: they are judged, and forgotten, when some thousand wait."""
 
 LAST_WAIT: Final = 2.0
-"""Seconds that what is open when the time of a check is up may still take. Chosen: it bounds how much longer a check
-takes than it may, and a healthy server has answered long before."""
+"""Seconds that requests may still take that are open when the time of a check is up. Chosen: it bounds how much longer
+a check takes than it may, and a healthy server has responded long before."""
 
 LAST_PROBE: Final = 1.5
 """Seconds that a target then has to show that it is still there (chosen)."""
@@ -95,7 +96,7 @@ CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
 
 def is_virtual() -> bool:
-    """Return whether time is virtual, and jumps over what is waited for."""
+    """Return whether time is virtual and jumps over waits."""
     clock = trio.lowlevel.current_clock()
     return isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
 
@@ -107,7 +108,7 @@ class CheckTerms:
     Attributes:
         deadline: Seconds for a response.
         opening: Seconds for the handshake, in which a process may have to start.
-        capabilities: What the kit declares as a client; by default all that it can answer.
+        capabilities: The capabilities that the kit declares as a client; by default all that it can serve.
         rate: Requests a second, at most.
         end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon.
     """
@@ -120,7 +121,7 @@ class CheckTerms:
 
     @property
     def patience(self) -> float:
-        """Seconds after which what is the application's work is asked for again: a fifth of the deadline (chosen)."""
+        """Seconds after which a request for work of the application is sent again: a fifth of the deadline (chosen)."""
         return self.deadline / 5
 
     def declared(self, revision: str) -> Mapping[str, Any]:
@@ -130,14 +131,14 @@ class CheckTerms:
 
 @attrs.define(eq=False)
 class Sent:
-    """A request of the kit's.
+    """A request that the kit has sent.
 
     Attributes:
         message: The message.
         answer: Its response.
         began: When it was sent.
         seconds: How long the response took.
-        over: Whether nothing more comes: it was answered, cancelled, overdue, or its connection ended.
+        over: Whether nothing more comes: it has its response, was cancelled, is overdue, or its connection has ended.
         acknowledged: Whether the server has begun to do what lasts.
     """
 
@@ -156,8 +157,7 @@ class Sent:
     @property
     def work(self) -> tuple[str, str] | None:
         """The method and the name of what the application does for it; None if it is the protocol's own."""
-        params = self.message.get("params")
-        params = params if isinstance(params, dict) else {}
+        params = object_of(self.message.get("params"))
         return (self.method, str(params.get("name", params.get("uri")))) if self.method in APPLICATION else None
 
     @property
@@ -168,8 +168,7 @@ class Sent:
     @property
     def result(self) -> dict[str, Any]:
         """The result of its response, or an empty object."""
-        found = self.answer.get("result") if self.answer else None
-        return found if isinstance(found, dict) else {}
+        return object_of(member_of(self.answer, "result"))
 
 
 class Talk:
@@ -178,7 +177,8 @@ class Talk:
     Attributes:
         wire: The wire.
         revision: The revision spoken on it.
-        capabilities: What the kit declares as a client.
+        capabilities: The capabilities that the kit declares as a client.
+        is_open: Whether anything can be sent, as far as the events that were looked at tell.
         requests: The requests of this example, in order.
         ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
     """
@@ -188,7 +188,7 @@ class Talk:
         self.revision = revision
         self.capabilities = capabilities
         self.requests: list[Sent] = []
-        self._is_open = True
+        self.is_open = True
         self._count = count
         self.questions: deque[dict[str, Any]] = deque()
         self._by_id: dict[Any, Sent] = {}
@@ -202,11 +202,6 @@ class Talk:
     def modern(self) -> bool:
         """Whether it is a connection of the modern era."""
         return self.revision in MODERN_REVISIONS
-
-    @property
-    def is_open(self) -> bool:
-        """Whether anything can be sent, as far as was looked."""
-        return self._is_open
 
     def open_requests(self) -> list[Sent]:
         """Return the requests that are open."""
@@ -251,8 +246,8 @@ class Talk:
         changes = dict(step.meta)
         request_id = self.new_id(step.style) if step.id is None else step.id
         if step.token:
-            # Tokens are strings or integers, too. They are far from any id, so a server that answers with the wrong one
-            # of the two is found.
+            # Tokens are strings or integers, too. They are far from any id, so a server that responds with the wrong
+            # one of the two is found.
             changes.setdefault(meta.PROGRESS_TOKEN, f"token-{self._ids}" if step.style % 2 else 10**6 + self._ids)
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         if params is not None:
@@ -264,11 +259,11 @@ class Talk:
     async def again(self, sent: Sent) -> Sent:
         """Send a request once more, with another id and without a token."""
         message = {**sent.message, "id": self.new_id()}
-        if isinstance(params := message.get("params"), dict) and isinstance(entries := params.get("_meta"), dict):
+        if entries := object_of(member_of(message, "params", "_meta")):
             # A token must be unique among the requests that are open (`basic/utilities/progress`), and the first is
             # still open.
             rest = {key: value for key, value in entries.items() if key != meta.PROGRESS_TOKEN}
-            message["params"] = {**params, "_meta": rest}
+            message["params"] = {**message["params"], "_meta": rest}
         return await self._send(message, {})
 
     async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
@@ -278,7 +273,7 @@ class Talk:
         return sent
 
     def expect(self, message: dict[str, Any]) -> Sent:
-        """Keep a request in mind whose response will come."""
+        """Register a request, whose response will come."""
         sent = Sent(message)
         self._count()
         self.requests.append(sent)
@@ -289,9 +284,9 @@ class Talk:
 
     def take(self, event: Event) -> None:
         """Look at an event."""
-        # A request that can't get a response any more is over, so that no wait goes on to its deadline.
+        # A request that can't get a response any more counts as over, so that no wait for it lasts to the deadline.
         if event.kind == "close":
-            self._is_open = False
+            self.is_open = False
             for sent in self.requests:
                 sent.over = True
             self.questions.clear()
@@ -317,7 +312,7 @@ class Talk:
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
-            # Which exchange a request went out in is only known from this event: the wire numbers them when it sends.
+            # Only this event tells in which exchange a request went out: the wire numbers them when it sends.
             sent = self._by_id.get(id_key(message.get("id"))) if is_request(message) else None
             if sent is not None and event.exchange is not None:
                 self._by_exchange.setdefault(event.exchange, []).append(sent)
@@ -336,15 +331,16 @@ class Talk:
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
+            named = id_key(member_of(message, "params", "_meta", meta.SUBSCRIPTION_ID))
             for sent in self.requests:
-                if sent.method == "subscriptions/listen" and id_key(sent.message["id"]) == _subscription(message):
+                if sent.method == "subscriptions/listen" and id_key(sent.message["id"]) == named:
                     sent.acknowledged = True
 
     async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
         """End the connection, or over HTTP an open response."""
         await self.wire.stop(how, which)
         # Over HTTP only a response may have ended, with the connection still usable.
-        self._is_open = self.wire.is_open
+        self.is_open = self.wire.is_open
 
     async def respond(self) -> None:
         """Answer what the server has asked."""
@@ -353,26 +349,19 @@ class Talk:
             await self.wire.send(response_to(question, self.capabilities))
 
 
-def _subscription(message: dict[str, Any]) -> Any:
-    """Return the key of the request that a notification names as its subscription."""
-    params = message.get("params")
-    entries = params.get("_meta") if isinstance(params, dict) else None
-    return id_key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
-
-
 class PlanRunner:
     """Runs plans over connections to one target.
 
     Attributes:
-        tape: What happens is recorded here. It may be emptied between examples, with `forget`.
+        tape: Records the events. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
-        slow: What the application did not do in time: methods, each with the name of what was asked for.
+        slow: The work that the application did not do in time: methods, each with the name of what was asked for.
         longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
-        is_late: Whether something in this example was not answered in its time.
-        undecided: What was not answered when the time of the check was up, though it had not waited for long enough to
-            break a rule: a sentence each.
-        is_virtual: Whether time is virtual. Then the same answers lead to the same traffic: between two waits the
+        is_late: Whether a request of this example got no response in time.
+        undecided: The requests without a response when the time of the check was up that had not waited for long enough
+            to break a rule: a sentence each.
+        is_virtual: Whether time is virtual. Then the same responses lead to the same traffic: between two waits the
             runner does not look at what has come.
     """
 
@@ -402,7 +391,7 @@ class PlanRunner:
         """Open the main connection, with its handshake, for as long as the block runs.
 
         Raises:
-            TransportError: If the target can't be reached, or does not answer the handshake as it must.
+            TransportError: If the target can't be reached, or does not respond to the handshake as it must.
             NegotiationError: If it does not speak the revision.
         """
         async with self._opened_wire(self.revision) as talk:
@@ -414,7 +403,8 @@ class PlanRunner:
     async def _opened_wire(self, revision: str, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[Talk]:
         declared = self.terms.declared(revision) if capabilities is None else capabilities
         number = self._opened
-        # Before it is opened, which may fail: the mark that tells of the failure has the number of the attempt.
+        # The number is counted before the wire is opened, which may fail: the mark of the failure has the number of the
+        # attempt.
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
             yield Talk(wire, revision, declared, self._count)
@@ -438,7 +428,9 @@ class PlanRunner:
             if talk.wire.transport == "stdio":
                 # A process says why it ended on another pipe.
                 await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
-            raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
+            raise TransportError(
+                f"the target ended the connection in response to {hello.method}{self.last_words(talk)}"
+            )
         if not hello.result:
             raise NegotiationError(
                 f"the target refused {hello.method} in revision {talk.revision}: "
@@ -455,7 +447,7 @@ class PlanRunner:
     def unanswered(sent: Sent) -> str:
         """Say that a request has no response, and for how long it was waited for."""
         seconds = round(trio.current_time() - sent.began, 1)
-        return f"the target did not answer {sent.method} within {seconds:g} seconds"
+        return f"the target did not respond to {sent.method} within {seconds:g} seconds"
 
     def last_words(self, talk: Talk) -> str:
         """Say what else is known of a connection that has ended."""
@@ -473,7 +465,7 @@ class PlanRunner:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
                 said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
-        # The last ones, as what comes just before the end most likely tells its cause.
+        # Only the last ones are quoted, because what comes just before the end most likely tells its cause.
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -498,7 +490,7 @@ class PlanRunner:
         """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
         deadline = min(trio.current_time() + timeout, self._limit)
         while True:
-            # First of all, since many a condition can only come true once the server's own question is answered.
+            # The questions come first: many conditions can only come true once the server has its answer.
             await self._look()
             if condition():
                 return True
@@ -527,10 +519,10 @@ class PlanRunner:
         Args:
             plan: The plan.
             example: Its number, for the mark.
-            settle: Whether to wait at the end until every request is answered, and to cancel those that never end.
+            settle: Whether to wait at the end until every request has its response, and to cancel those that never end.
         """
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="begin", example=example)
-        # Looked at before the requests of the last example are forgotten: what has come by now still answers those.
+        # This comes before the requests of the last example are forgotten: what has come by now still belongs to them.
         self.pump()
         for talk in self.talks:
             talk.begin()
@@ -556,10 +548,10 @@ class PlanRunner:
         return found[number % len(found)] if found else None
 
     async def settle(self) -> None:
-        """Wait until every request is answered, or acknowledged if it lasts; what is overdue is noted as such.
+        """Wait until every request has its response, or is acknowledged if it lasts; note those that are overdue.
 
-        Nothing limits the time that a tool may take. So what is the application's work is asked for again, twice: only
-        if both responses come soon was the first one lost. If they don't, it is `slow`.
+        Nothing limits the time that a tool may take. So a request for work of the application is sent again, twice:
+        only if both responses come soon was the first one lost. If they don't, the work is `slow`.
         """
 
         def waited_for() -> list[tuple[Talk, Sent]]:
@@ -594,7 +586,7 @@ class PlanRunner:
             return
         for number, (talk, sent) in enumerate(late):
             if not sent.owed:
-                continue  # it came after all
+                continue  # its response came after all
             again = number < len(lost) and lost[number]
             facts: dict[str, Any] = {"answered_again": again} if sent.method in APPLICATION else {}
             self._note_overdue(talk, sent, trio.current_time() - began, **facts)
@@ -608,11 +600,11 @@ class PlanRunner:
         return trio.current_time() >= self._limit
 
     async def _decide(self, late: Iterable[tuple[Talk, Sent]]) -> None:
-        """Decide on what is open at the end of the check."""
+        """Decide about the requests that are open at the end of the check."""
         for talk, sent in late:
             waited = trio.current_time() - sent.began
-            # Nothing limits the time of what the application does. Whether it is slow or the call was lost, only more
-            # time would show.
+            # Nothing limits the time of what the application does. Only more time would show
+            # whether it is slow or the call was lost.
             is_work = sent.method in APPLICATION
             if not sent.owed or (is_work and waited < self.terms.patience):
                 continue
@@ -661,9 +653,9 @@ class PlanRunner:
             await talk.wire.cancel(sent.message["id"], reason)
 
     async def probe(self) -> float | None:
-        """Ask whether the target is still there; return after how many seconds it answered, or None.
+        """Ask whether the target is still there; return after how many seconds it responded, or None.
 
-        If the connection has ended, nothing is asked.
+        If the connection has ended, nothing is sent.
         """
         talk = self.talks[0]
         if not talk.is_open:
@@ -671,11 +663,11 @@ class PlanRunner:
         # Requests that are open at the end may have used up the last wait.
         self._limit = max(self._limit, trio.current_time() + LAST_PROBE)
         place = len(self.tape.events)
-        # The modern era has no ping; every server must answer `server/discover` there.
+        # The modern era has no ping; every server must respond to `server/discover` there.
         sent = await talk.ask("server/discover" if talk.modern else "ping")
         await self.until(lambda: sent.over, self.terms.deadline)
         seconds = trio.current_time() - sent.began
-        # The end of a connection is not silence. Its own event is what rules judge.
+        # The end of a connection is not silence, and has an event of its own for the rules.
         if sent.answer is None and not talk.is_open:
             return None
         sent.over = True
@@ -703,7 +695,7 @@ class PlanRunner:
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
-            # They go on from a response, which may just have come.
+            # These steps go on from a response, which may just have come.
             if isinstance(step, (NextPage, Continue)):
                 await self._look()
             await self._on(step, talk)
@@ -751,7 +743,7 @@ class PlanRunner:
             b'"$meta"': json.dumps(talk.meta(), separators=(",", ":")).encode(),
         }
         texts = [_replaced(text, replaced) for text in step.texts]
-        # Whether a faulty text is answered is up to the server, so nothing waits for that.
+        # The server decides whether to respond to a faulty text, so nothing waits for that.
         if not step.fault:
             # Unframed, they are the pieces of one text.
             for text in texts if step.framed else b"".join(texts).splitlines():
@@ -815,15 +807,13 @@ def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
 
 
 def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
-    """Return what the next round of a request has in addition."""
-    questions = result.get("inputRequests")
-    questions = questions if isinstance(questions, Mapping) else {}
+    """Return the parameters that the next round of a request adds."""
+    questions = object_of(result.get("inputRequests"))
     answer = wrong_answer_to if how == "wrong" else answer_to
     more: dict[str, Any] = {}
     if questions and how != "none":
         more["inputResponses"] = {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
     if (state := result.get("requestState")) is not None:
-        # A client must echo the state exactly as it got it; the one way that does not is there to see whether the
-        # server checks.
+        # A client must echo the state exactly as it got it. One way does not, to see whether the server checks it.
         more["requestState"] = f"{state}x" if how == "state" else state
     return more

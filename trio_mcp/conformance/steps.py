@@ -1,7 +1,8 @@
 """The steps of a plan: what the kit does next, as data that can be kept in a file.
 
 A step never names what is only known when it runs, such as the id of a request that is open then: it says "the open
-request number n", counted round. So a plan is made before it runs, and what is left when steps are taken out runs, too.
+request number n", counted round: after the last one comes the first again. So a plan is made before it runs, and still
+runs when some of its steps are removed.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class Ask:
         params: The parameters.
         token: Whether it asks for progress.
         id: Its id; None for a new one.
-        headers: What differs from the headers of a valid request, over HTTP.
-        meta: What differs from the ``_meta`` of a valid request; None removes a key.
+        headers: The differences from the headers of a valid request, over HTTP.
+        meta: The differences from the ``_meta`` of a valid request; None removes a key.
         connection: The connection, counted round among those that are open.
-        style: What kind of id it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
+        style: The kind of id that it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
     """
 
     method: str
@@ -83,9 +84,9 @@ class Write:
 
     Attributes:
         texts: The texts.
-        fault: What is wrong with them; empty if they are valid.
+        fault: The fault in them; empty if they are valid.
         framed: Whether each is framed as a message (a line, a POST, a frame); otherwise they are written as they are.
-        headers: What differs from the headers of a valid request, over HTTP.
+        headers: The differences from the headers of a valid request, over HTTP.
     """
 
     texts: tuple[bytes, ...]
@@ -97,11 +98,11 @@ class Write:
 
 @attrs.frozen
 class Http:
-    """Make an HTTP request of one's own; ignored by other transports.
+    """Make any HTTP request; other transports ignore it.
 
     Attributes:
         method: The HTTP method.
-        headers: What differs from the headers of a valid request with this method and body.
+        headers: The differences from the headers of a valid request with this method and body.
         body: The body.
         path: The path; None for that of the endpoint.
         hold: Seconds for which the response is read, at most.
@@ -120,7 +121,7 @@ class Cancel:
     """Cancel the open request number ``which``, counted round, as the era and the transport want.
 
     Attributes:
-        answered: Whether to cancel one that was answered already.
+        answered: Whether to cancel one that has its response already.
     """
 
     which: int = 0
@@ -144,7 +145,7 @@ class OnTask:
     Attributes:
         method: The method: ``tasks/get``, ``tasks/result`` or ``tasks/cancel``.
         which: The task.
-        meta: What is in its ``_meta``.
+        meta: Its ``_meta``.
     """
 
     method: str
@@ -155,7 +156,7 @@ class OnTask:
 
 @attrs.frozen
 class Continue:
-    """Send the request number ``which`` that was answered with questions again, with responses to them.
+    """Send a request whose result asked questions once more, with responses to them.
 
     Attributes:
         how: ``valid`` responses, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
@@ -168,7 +169,7 @@ class Continue:
 
 @attrs.frozen
 class AwaitResponses:
-    """Wait until every open request that is bound to end is answered, or is overdue."""
+    """Wait until every open request that is bound to end has its response, or is overdue."""
 
 
 @attrs.frozen
@@ -184,7 +185,7 @@ class Open:
 
     Attributes:
         revision: The revision; None for the same.
-        capabilities: What the kit declares as a client; None for all that it can do.
+        capabilities: The capabilities that the kit declares as a client; None for all that it has.
     """
 
     revision: str | None = None
@@ -196,7 +197,7 @@ class Break:
     """End a connection, or over HTTP the open response number ``which``.
 
     Attributes:
-        how: Close it, reset it, or close only the sending side.
+        how: Whether to close it, to reset it, or to close only the sending side.
     """
 
     how: Literal["close", "reset", "half"] = "close"
@@ -206,7 +207,7 @@ class Break:
 
 @attrs.frozen
 class Resume:
-    """Resume the broken stream number ``which`` after the last event that came of it; ignored by other transports."""
+    """Resume the broken stream number ``which`` after the last event that came on it; other transports ignore it."""
 
     which: int = 0
     connection: int = 0
@@ -223,13 +224,13 @@ _KINDS: Final[dict[str, Any]] = {word: kind for kind, word in _WORDS.items()}
 
 
 def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return a plan as JSON data; what is at its default is left out."""
+    """Return a plan as JSON data, without the fields that have their defaults."""
     return [
         {"do": _WORDS[type(step)]}
         | {
             field.name: _written(getattr(step, field.name))
             for field in attrs.fields(type(step))
-            # So a file is short enough to be read and edited, and stays valid when a step gets another field.
+            # This keeps a file short enough to be read and edited, and valid when a step gets another field.
             if getattr(step, field.name) != _default(field)
         }
         for step in plan
@@ -273,7 +274,7 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
-        # The name counts only if it is alone: parameters are the target's own, and may have such a name among others.
+        # The name counts only if it is alone: parameters are the target's own, and may have the same name among others.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -37,18 +38,17 @@ def usage_of(group: int) -> Usage | None:
     if not sys.platform.startswith("linux"):
         return None
     memory = descriptors = threads = 0
-    # The whole group: many servers are started by a launcher, whose own process then only waits.
+    # The whole group counts: many servers are started by a launcher, whose own process then only waits.
     for each in PROC.iterdir():
-        try:
+        with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
             if each.name.isdecimal() and os.getpgid(int(each.name)) == group:
-                # After the name in parentheses, which may hold spaces; proc(5) counts from 1, and `num_threads` is 20.
+                # The fields follow the name in parentheses, which may hold spaces. proc(5) counts from 1, and
+                # `num_threads` is 20.
                 threads += int((each / "stat").read_text().rpartition(")")[2].split()[17])
                 # The file counts pages, and its second number is the resident ones (proc(5)). Reserved memory says
                 # little: some runtimes reserve gigabytes at once.
                 memory += int((each / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
                 descriptors += sum(1 for _ in (each / "fd").iterdir())
-        except OSError:
-            continue  # it has just ended, or belongs to another user
     return Usage(memory, descriptors, threads) if threads else None
 
 

@@ -1,4 +1,4 @@
-"""The addresses of sockets, as URLs: ``tcp://host:port``, ``tls://host:port`` and ``unix:/path``."""
+"""The addresses of sockets, as URLs: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and those of the web."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-__all__ = ["Address", "read_address", "unix_path", "url_of"]
+__all__ = ["Address", "read_address", "unix_path", "url_of", "web_address"]
 
 # The size of `sun_path` in `sockaddr_un`, without the null character at its end.
 LONGEST_PATH = 107 if sys.platform == "linux" else 103
@@ -58,6 +58,20 @@ def read_address(url: str) -> Address:
     if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
         raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
     return Address(url, scheme, parts.netloc, host, port)
+
+
+def web_address(url: str) -> tuple[Address, str]:
+    """Return where the server of a URL is, and the path with the query that it is asked for.
+
+    The address has neither user nor password: they belong neither in a Host header (RFC 9110, section 7.2) nor in a
+    report. It has no query either.
+    """
+    parts = urlsplit(url)
+    scheme, usual_port = ("tls", 443) if parts.scheme in ("https", "wss") else ("tcp", 80)
+    authority, path = parts.netloc.rpartition("@")[2], parts.path or "/"
+    shown = f"{parts.scheme}://{authority}{path}"
+    address = Address(shown, scheme, authority, parts.hostname or "", parts.port or usual_port)
+    return address, f"{path}?{parts.query}" if parts.query else path
 
 
 def unix_path(path: str | os.PathLike[str]) -> str:

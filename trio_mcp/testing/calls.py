@@ -1,4 +1,4 @@
-"""A recorder of the requests that a server gets, for tests of what calls it."""
+"""A recorder of the requests that a server gets, for tests of the code that sends them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CallRecorder:
     async def __call__(
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        # Copies: functions and other middleware may change what they get.
+        # These are copies: functions and other middleware may change what they get.
         params = {key: copy.deepcopy(value) for key, value in context.params.items() if key != "_meta"}
         call = self._resumed(context.method, params)
         if call is None:
@@ -118,14 +118,14 @@ class CallRecorder:
         try:
             yield self
         finally:
-            # By identity, as others may have been added meanwhile.
+            # It is found by its identity, since others may have been added meanwhile.
             settings.middleware = tuple(each for each in settings.middleware if each is not self)
 
 
 def record_calls(server: BaseServer) -> contextlib.AbstractContextManager[CallRecorder]:
     """Record the requests that a server gets while a block runs: ``with record_calls(server) as recorder: ...``.
 
-    Whichever client sends them, over whatever transport. The requests of mounted servers are among them.
+    It does not matter which client sends them over which transport. The requests of mounted servers are among them.
 
     Args:
         server: A `Server` or `ProxyServer` in this process.

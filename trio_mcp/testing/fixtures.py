@@ -21,10 +21,10 @@ def client_fixture(
 ) -> Any:
     """Return a fixture of pytest-trio, a `Client` that is connected during a test: ``client = client_fixture(server)``.
 
-    Each test gets a client, and a run of the server, of its own.
+    Each test gets its own client and its own run of the server.
 
     Args:
-        target: What the client connects to: a `Server`, or any other target of `Client`.
+        target: The target of the client: a `Server`, or anything else that a `Client` takes.
         fixture: The name of a fixture that returns the target, instead.
         options: The further arguments of `Client`.
 

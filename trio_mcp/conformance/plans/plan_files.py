@@ -28,8 +28,8 @@ class PlanFile:
         plan: The steps.
         revision: The revision to speak.
         rule: The id of the rule that it broke.
-        problem: How.
-        about: What else the file says: ``seed``, ``example`` and ``target``.
+        problem: How it broke the rule.
+        about: The other facts in the file: ``seed``, ``example`` and ``target``.
     """
 
     plan: Plan
@@ -57,7 +57,7 @@ def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
 
 def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
     failure = outcome.failure
-    # A client can not be given what a server was like.
+    # The plan of a client's failure is a server, which can't be replayed to the client.
     if failure is None or isinstance(failure.plan, Script):
         return None
     return {

@@ -1,4 +1,4 @@
-"""From a rule that is broken to the smallest plan that breaks it, which is run again and again on fresh connections."""
+"""Finds the smallest plan that breaks a rule, by running smaller ones again and again on fresh connections."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any, Final
 import attrs
 import trio
 
+from trio_mcp.conformance.judging import first_broken
 from trio_mcp.conformance.outcomes import Failure
-from trio_mcp.conformance.rules.catalogue import judge
-from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.run import PlanRunner
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Pause, Plan, Step, Tell, Write
@@ -35,7 +34,7 @@ INSISTENT: Final = 3
 """How often a plan that did break the rule is run before it counts as one that does not (chosen)."""
 
 SLOW: Final = 0.1
-"""Seconds to open a connection from which on smaller plans are tried on one connection (chosen)."""
+"""Seconds to open a connection above which smaller plans are tried on one connection (chosen)."""
 
 BEFORE: Final = (0, 1, 4, 16, 64)
 """How many of the plans before it on the same connection are put in front of one that breaks nothing alone."""
@@ -47,7 +46,7 @@ class ShownRun:
 
     Attributes:
         plan: The plan.
-        events: What happened.
+        events: The events.
         verdict: The verdict.
         probed: Whether the kit asked at the end whether the target was alive.
     """
@@ -65,14 +64,14 @@ class Shrinker:
         connect: Returns a new runner, and prepares it: the handshake and the listing.
         rule: The rule.
         schemas: The input schemas of tools by name, so that valid arguments stay valid.
-        slow: Methods, each with the name of what takes long: tried without first.
+        slow: Methods, each with the name of what takes long; they are left out first.
         seconds: The time that it may take. No run begins after it.
         until: When a run that is under way is cut short, on Trio's clock.
-        patience: Seconds without a response after which a run that is cut short tells of a target that does not answer.
+        patience: Seconds without a response after which a run that is cut short shows a target that does not respond.
         quiet: Seconds in which what is late still comes.
 
     Attributes:
-        undecided: What has gone wrong in these runs that is not about the rule: a sentence each.
+        undecided: The problems in these runs that are not about the rule: a sentence each.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Shrinker:
         self._prologue: list[Event] = []
 
     async def shrink(self, first: ShownRun, before: Sequence[Plan], revision: str, example: int) -> Failure:
-        """Return the failure, as small as it becomes.
+        """Return the failure, as small as it could be made.
 
         Args:
             first: The example as it was seen.
@@ -129,20 +128,20 @@ class Shrinker:
         smaller = self._best
         seen = of = 0
         with self._in_time():
-            # At least once, even without time, as what is seen again weighs more. What needs several tries to show is
-            # run more often, for a rate that says something.
+            # The plan is run at least once, even without time: a failure that is seen again weighs more. One that needs
+            # several tries to show is run more often, for a rate that says something.
             while of < REPEATS * self._tries and (of == 0 or self._spent < 1):
                 again = await self._run(smaller.plan, probe=smaller.probed)
                 of += 1
                 if again is not None:
                     seen, smaller = seen + 1, again
-        # Without the time for that, the run that has shown it counts.
+        # Where there was no time for that, the run that has shown it counts.
         return _failure(smaller, revision, example, seen, of) if of else _failure(smaller, revision, example, 1, 1)
 
     async def _smaller(self, best: ShownRun) -> ShownRun:
         """Return the smallest plan found that shows it on a fresh connection."""
         if self._opening > SLOW:
-            # First on one connection, which is much quicker, if the fault shows there again and again.
+            # One connection is tried first, which is much quicker, if the fault shows there again and again.
             smaller: ShownRun | None = None
             async with contextlib.AsyncExitStack() as self._shared:
                 if all([await self._shows(best.plan, probe=best.probed) for _ in range(2)]):
@@ -163,7 +162,7 @@ class Shrinker:
             yield
         since = math.inf if self._connecting is None else self._connecting
         if scope.cancelled_caught and trio.current_time() - since >= self._patience:
-            self.undecided.append("the target did not answer the handshake when a failure was run again")
+            self.undecided.append("the target did not respond to the handshake when a failure was run again")
         if scope.cancelled_caught and self._running is not None:
             now = trio.current_time()
             self.undecided += [
@@ -180,7 +179,7 @@ class Shrinker:
 
     @property
     def _may_run(self) -> bool:
-        # Half for what is tried on a shared connection, so that fresh ones get the rest.
+        # A shared connection gets half of it, and fresh ones the rest.
         part = 1.0 if self._shared is None else 0.5
         return self._runs < MOST_RUNS * part and self._spent < part
 
@@ -208,12 +207,12 @@ class Shrinker:
                 await self._play(runner, plan, probe)
         except TrioMcpError:
             self._runs += 1
-            return None  # it can't be reached now; whether it ever can be again, others find out
+            return None  # it can't be reached now; a later run finds out whether it ever can be again
         # The run is counted only now, as one that was cut short does not show that the rule holds.
         self._runs += 1
-        # With the end of the connection, which some rules look at.
+        # By now the end of the connection is among the events, and some rules judge it.
         shown = self._shown(plan, runner.tape.events, since, probe)
-        # The last exchange is kept: it comes from a separate connection, and from the smallest plan so far.
+        # The last exchange is kept, which comes from a fresh connection and from the smallest plan so far.
         self._best = shown or self._best
         return shown
 
@@ -231,17 +230,13 @@ class Shrinker:
                 self.undecided.append(f"the target {did} when a failure was run again")
 
     def _shown(self, plan: Plan, events: Sequence[Event], since: int, probe: bool) -> ShownRun | None:
-        found = self._verdict(events, since)
+        found = first_broken(self._rule, events, since)
         if found is None:
             return None
         # Events after the verdict's event are noise, unless the verdict is about something that never came, and needs
         # the rest.
         shown = events[: _place(events, found.event) + 1]
-        return ShownRun(plan, tuple(events if self._verdict(shown, since) is None else shown), found, probe)
-
-    def _verdict(self, events: Sequence[Event], since: int) -> Verdict | None:
-        verdicts = judge(History(events, since=since), [self._rule])
-        return next((verdict for _, verdict in verdicts if verdict.problem is not None), None)
+        return ShownRun(plan, tuple(events if first_broken(self._rule, shown, since) is None else shown), found, probe)
 
     async def _shows(self, plan: Plan, *, probe: bool) -> ShownRun | None:
         for _ in range(self._tries):
@@ -255,7 +250,8 @@ class Shrinker:
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
             return shown
-        # Each size once before any is tried again: most faults repeat, and three runs of each would use up the time.
+        # Each size is tried once before any is tried again: most faults repeat, and three runs of each would use up the
+        # time.
         for tries in (1, INSISTENT):
             self._tries = tries
             for count in BEFORE:
@@ -278,7 +274,7 @@ class Shrinker:
     # --- fewer steps --------------------------------------------------------------------------------------------------
 
     async def _fewer_steps(self, best: ShownRun) -> ShownRun:
-        """Take out steps, large pieces first, until none can be missed (delta debugging)."""
+        """Remove steps, large pieces first, until none can be removed (delta debugging)."""
         size = max(1, len(best.plan) // 2)
         while self._may_run:
             at, smaller = 0, False
@@ -289,8 +285,7 @@ class Shrinker:
                     best, smaller = shown, True
                 else:
                     at += size
-            # Single steps are tried until none goes: one that could not be missed may be once another has been taken
-            # out.
+            # Single steps are tried again until none can be removed: removing one may make another removable.
             if size == 1 and not smaller:
                 break
             size = max(1, size // 2)
@@ -338,7 +333,7 @@ class Shrinker:
             yield from _each_reset(step, connection=0)
 
     def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
-        """Yield simpler arguments of a call; of valid ones only valid ones."""
+        """Yield simpler arguments of a call; if its own are valid, only valid ones."""
         params = step.params or {}
         given = params.get("arguments")
         if not given:

@@ -1,4 +1,4 @@
-"""Where plans come from: moves are drawn in bulk and interleaved, the same for the same seed."""
+"""Makes plans: moves are drawn in bulk and interleaved, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from trio_mcp.testing.strategies.drawing import draws
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
 
 CALLS: Final = ("tools/call", "resources/read", "prompts/get")
-"""The requests that make a server do something of its own: at least half of all, and none a repeat if avoidable."""
+"""The requests that make a server do its own work: at least half of all, with as few repeats as possible."""
 
 CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
 """The moves to fill up with, which just call."""
 
 MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
-"""How much is interleaved in a plan (chosen)."""
+"""The most steps of a plan; it interleaves at most `MOST_MOVES` moves (chosen)."""
 
 SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
 
 SHARE: Final = 0.7
-"""Which part of the requests in plans are new calls, if there are so many (chosen)."""
+"""The share of new calls among the requests in plans, if there are so many (chosen)."""
 
 FEW: Final = 8
-"""A move counts as used up when of so many values that are drawn less than one is new (chosen)."""
+"""A move counts as used up when less than one in this many drawn values is new (chosen)."""
 
 OLD: Final = 0.1
-"""How often a move is made again all of whose values were used, compared with others (chosen)."""
+"""How often a move is made whose values have all been used, compared with others (chosen)."""
 
 CHEAP: Final = 0.01
 """Seconds for which a connection may be opened as often as anything else is done (chosen)."""
 
 DEAR, SPACE = 0.05, 10
-"""Seconds from which on it takes long to open a connection; then this happens in every tenth plan at most (chosen)."""
+"""Seconds above which opening a connection takes long; then at most every tenth plan opens one (chosen)."""
 
 ATTEMPTS: Final = 5
 """How often a move is drawn again if all that it would call was called before (chosen)."""
@@ -90,7 +90,7 @@ class _Pool:
         else:
             try:
                 found = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
-            # A strategy may have no values at all on some targets; then the move is dropped as if the target lacked
+            # A strategy may have no values at all on some targets. Then the move is dropped, as if the target lacked
             # something.
             except Unsatisfiable:
                 return
@@ -112,11 +112,11 @@ class _Pool:
 class Source:
     """Makes plans.
 
-    Each move has an example of its own first, so that a short check has tried everything once. From then on several
-    are interleaved.
+    First each move has one example, so that a short check has tried everything once. After that, several moves are
+    interleaved.
 
     Args:
-        facts: What is known of the target.
+        facts: The facts about the target.
         moves: The moves to use; those that the target lacks something for are left out.
         seed: Decides everything that is random.
 
@@ -135,7 +135,7 @@ class Source:
         self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
         self._random = Random(seed)
         self._first = [move.name for move in self.usable]
-        # Shuffled, so that checks that end early leave out other moves with another seed.
+        # They are shuffled, so that checks that end early leave out other moves with another seed.
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
         self._plans = 0
@@ -170,7 +170,7 @@ class Source:
             return False
         if self._plans % SPACE == 0:
             return False
-        # One that is not dear, if there is any left, takes its place.
+        # A move that is not dear takes its place, if there is one left.
         cheap = [each for each in self._first if each in self._pools and not self._pools[each].fill().connects]
         if cheap:
             self._first.remove(cheap[-1])
@@ -187,11 +187,11 @@ class Source:
             for pool in self._pools.values()
         ]
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
-        # It ends or spoils the connection, and the others would be blamed for what follows from that.
+        # Such a move ends or spoils the connection, and the others would be blamed for what follows from that.
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
         found = [plan for name in names for plan in self._drawn(name)]
-        # So that at least half of all traffic is calls that were not made before, with what is not from plans.
+        # This keeps new calls at half of all traffic or more, counting the traffic that does not come from plans.
         while self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
             calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
             if not calling:
@@ -245,9 +245,10 @@ class Source:
 
 
 def _calls(plan: Plan) -> list[str]:
-    """Return what a plan calls, so that the same is the same text."""
+    """Return the calls of a plan, each as a text that is the same for equal calls."""
     return [
-        # Without the metadata, in which nothing changes what a tool does. Members in another order are the same call.
+        # The metadata is left out, since nothing in it changes what a tool does. The order of members makes no
+        # difference either.
         json.dumps([step.method, {**(step.params or {}), "_meta": None}], sort_keys=True, default=repr)
         for step in plan
         if isinstance(step, Ask) and step.method in CALLS

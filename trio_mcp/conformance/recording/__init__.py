@@ -1,1 +1,1 @@
-"""Records what a client and a server say to each other, standing between them."""
+"""Recorders, which stand between a client and a server and pass their messages on."""

@@ -59,7 +59,7 @@ class RecorderGuard:
             url = urljoin(self._url, data.decode())
             if origin_of(url) != origin_of(self._url):
                 return
-        except ValueError:  # it is not a URL, which clients will say
+        except ValueError:  # it is not a URL, which the clients report
             return
         if len(self._endpoints) >= MAX_ENDPOINTS:
             del self._endpoints[next(iter(self._endpoints))]

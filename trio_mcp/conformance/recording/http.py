@@ -1,14 +1,13 @@
 """Records HTTP: a server on a local port that makes each request again, to the server behind it.
 
-What is passed on are requests and responses, not packets: a connection to the server carries one exchange, and the body
-of a request has been read whole before it is sent. A response is passed on as it comes, event by event.
+It passes on requests and responses, not packets: a connection to the server carries one exchange, and the body of a
+request is read whole before it is sent. A response is passed on as it comes, event by event.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import attrs
 import h11
 import trio
 
+from trio_mcp.conformance.members import member_of, parsed
 from trio_mcp.conformance.recording.guard import RecorderGuard
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
@@ -24,7 +24,7 @@ from trio_mcp.conformance.wires.notes import LONGEST, Notes, TooMuch
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import EVENTS, SESSION_ID
-from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.addresses import web_address
 from trio_mcp.sockets.client import open_socket
 
 __all__ = ["HttpRecorder"]
@@ -44,15 +44,11 @@ class HttpRecorder:
         tape: Where it notes what passes.
 
     Attributes:
-        guard: What it checks requests with.
+        guard: The check of its requests.
     """
 
     def __init__(self, target: HttpServerParameters, tape: Tape) -> None:
-        parts = urlsplit(target.url)
-        scheme = {"https": "tls"}.get(parts.scheme, "tcp")
-        port = parts.port or {"tls": 443, "tcp": 80}[scheme]
-        self._authority = parts.netloc.rpartition("@")[2]
-        self._address = Address(target.url, scheme, parts.netloc, parts.hostname or "", port)
+        self._address, _ = web_address(target.url)
         self._headers = dict(target.headers)
         self._tape = tape
         self._exchanges = itertools.count(1)
@@ -61,7 +57,7 @@ class HttpRecorder:
         self._plain: Notes | None = None  # the client without a session
         # Whether a request without a session was accepted: only then does a second handshake mean a second client.
         self._plain_served = False
-        self._query = parts.query
+        self._query = urlsplit(target.url).query
         self.guard = RecorderGuard(target.url)
 
     async def serve(self, client: trio.SocketStream) -> None:
@@ -96,16 +92,19 @@ class HttpRecorder:
         if session in self._sessions:
             return self._sessions[session]
         # The handshake is another client's, unless the one before it has only tried what it was refused.
-        if self._plain is None or (self._plain_served and b'"initialize"' in body and _opens(body)):
+        # A malformed one is passed on, but opens nothing.
+        if self._plain is None or (
+            self._plain_served and b'"initialize"' in body and member_of(parsed(body), "method") == "initialize"
+        ):
             self._plain, self._plain_served = Notes(self._tape, next(self._numbers), "http"), False
         return self._plain
 
     def responded(self, notes: Notes, status: int, fields: Fields) -> None:
-        """Remember the session that a response opens, if it does."""
+        """Remember the session that a response opens, if any."""
         if session := _value(fields, SESSION_ID):
             # Servers repeat the id in later responses; the first one says to whom the session belongs.
             self._sessions.setdefault(session, notes)
-        # Once it has a session, its requests name that. What still comes without one is from another client.
+        # A client that has a session names it in its requests. A request without one is from another client.
         if notes is self._plain:
             self._plain = None if session else notes
             self._plain_served = self._plain_served or status < 300
@@ -120,7 +119,7 @@ class HttpRecorder:
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request for the server."""
         # A compressed response could be passed on, but not recorded.
-        own = {"host": self._authority, "accept-encoding": "identity", "connection": "close"}
+        own = {"host": self._address.place, "accept-encoding": "identity", "connection": "close"}
         own |= {name.lower(): value for name, value in self._headers.items()}
         return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
 
@@ -158,11 +157,11 @@ class _Exchange:
             await self.client.send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
-            # While a response is passed on nothing else reads from the client, and TCP would tell of its end only with
-            # a write.
+            # While a response is passed on, nothing else reads from the client, and TCP would show its end only at a
+            # write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or not speak HTTP, in the middle of it. `ended` then says that it was cut; nothing
-            # else is known.
+            # Either side may leave, or break HTTP, in the middle of the exchange. `ended` then says that it was cut;
+            # nothing else is known.
             with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
@@ -177,7 +176,7 @@ class _Exchange:
     async def _forward(
         self, server: trio.abc.Stream, method: str, path: str, fields: Fields, body: bytes, notes: Notes
     ) -> None:
-        # As bytes, and not by h11, which would refuse what a client may have got wrong.
+        # The head is written as bytes, because h11 would refuse what a client may have got wrong.
         passed = self.recorder.passed(fields)
         if body or method == "POST":
             passed.append(("content-length", str(len(body))))
@@ -257,15 +256,6 @@ class _Reader:
         """Take the end of the body."""
         if self._body:
             self._notes.text("server", bytes(self._body), self._number)
-
-
-def _opens(body: bytes) -> bool:
-    try:
-        message = json.loads(body)
-    # A malformed message is passed on, but opens nothing.
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(message, dict) and message.get("method") == "initialize"
 
 
 def _fields(head: h11.Request | h11.Response) -> Fields:

@@ -1,4 +1,4 @@
-"""Records messages that are lines: of a process that stands behind this one, and over TCP, TLS and Unix sockets.
+"""Records messages that are lines: of a process behind this one, and over TCP, TLS and Unix sockets.
 
 Bytes are passed on as they come, whether they are lines or not, but for the first line of a socket's client; what is
 noted are the lines in them.
@@ -30,14 +30,14 @@ from trio_mcp.stdio.standard_streams import private_streams
 __all__ = ["record_process", "record_socket"]
 
 FIRST_LINE = 60.0
-"""Seconds for the first line of a client on a socket. Chosen: longer than servers wait, which see no connection before.
-"""
+"""Seconds for the first line of a client on a socket. Chosen: longer than servers wait, which see no connection until
+then."""
 
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
-    """Stand in for a server over stdio: start it, and pass on what this process is told and what it says.
+    """Stand in for a server over stdio: start it, and pass on the messages of both sides.
 
     It returns when the server has ended, or when the client has closed the standard input of this process.
 
@@ -48,21 +48,17 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
     notes = Notes(tape, 0, "stdio")
     stderr = StderrCopier(child.stderr, "inherit")
-
-    async def end() -> None:
-        await child.end(parameters.shutdown_grace)
-
     # The standard streams of this process carry the messages: a `print` in between would be one more line to the
     # client.
     with private_streams() as (read, write):
         try:
-            async with background_nursery(end) as nursery:
+            async with background_nursery(partial(child.end, parameters.shutdown_grace)) as nursery:
                 nursery.start_soon(stderr.read)
                 nursery.start_soon(stderr.deliver)
                 await _pass_on(notes, read, write, child.stdin, child.stdout)
         finally:
-            # Last, when the exit status is known, and even if this process is cancelled: without an end, rules would
-            # take the connection for one that is still open.
+            # The close is noted last, when the exit status is known, and even if this process is cancelled: without it,
+            # rules would treat the connection as still open.
             notes.close("server", "the process ended", status=child.returncode)
 
 

@@ -1,6 +1,6 @@
-"""Records WebSockets: a server on a local port that opens a WebSocket to the server behind it for each of its own.
+"""Records WebSockets: a server on a local port that opens a WebSocket to the server behind it for each that it accepts.
 
-What is passed on are messages and closes, not frames.
+It passes on messages and closes, not frames.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ async def record_websocket(target: HttpServerParameters, listeners: list[trio.So
             return
         number = next(numbers)
         try:
-            # First the server, then the client: only the server knows whether it accepts the subprotocols that are
-            # offered.
+            # The server is opened before the client is accepted: only the server knows whether it accepts the
+            # subprotocols that are offered.
             async with _behind(target, request) as server:
                 client = await request.accept(subprotocol=server.subprotocol)
                 await _pass_on(client, server, Notes(tape, number, "websocket", subprotocol=server.subprotocol))
@@ -88,14 +88,14 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
                     # The message is noted before it is passed on, so that the response to it comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
-            # Whichever side has closed, the other pump ends, too, as both have then lost their way.
+            # Whichever side has closed, the other pump ends, too: neither can pass anything on any more.
             closed: CloseReason | None = source.closed or sink.closed
             code = 1006 if closed is None else closed.code
             reason = "" if closed is None or closed.reason is None else closed.reason
             notes.close(sender, reason or "closed", code=code)
             with contextlib.suppress(ConnectionClosed):
-                # With its code, which may tell the cause. One that no frame may have stands for a loss, or for no code
-                # at all; 1011 says that something went wrong behind this server.
+                # The code is passed on, since it may tell the cause. A code that no frame may have stands for a loss,
+                # or for no code at all; 1011 says that something went wrong behind this server.
                 await sink.aclose(1011 if code in _NEVER_SENT else code, reason)
             nursery.cancel_scope.cancel("one side has closed")
 

@@ -26,7 +26,7 @@ FORMS: Final[dict[str, Callable[[CheckReport], str]]] = {
 
 
 def form_of(path: str | Path) -> Callable[[CheckReport], str]:
-    """Return what makes the text of a report for a file of this name.
+    """Return the function that makes the text of a report for a file of this name.
 
     Raises:
         ValueError: If no form has its ending.

@@ -1,12 +1,12 @@
 """A transcript as a sequence diagram: inline SVG whose colours come from the page.
 
-Its widths are parts of the page's, and its heights are fixed: so it fits a telephone, and its text stays as large. What
-is too long for a line is cut off by the browser, and stands in full in a tooltip.
+Its widths are shares of the page's, and its heights are fixed, so it fits a telephone without smaller text. The browser
+cuts off a text that is too long for its line; a tooltip has all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from trio_mcp.conformance.report.view import ShownEvent
@@ -16,7 +16,7 @@ __all__ = ["diagram"]
 HEAD = 40
 ARROW = 46
 BARE = 32
-"""Of an arrow without detail."""
+"""The height of an arrow without detail."""
 
 NOTE = 34
 END = 14
@@ -28,17 +28,17 @@ def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
     """Return the diagram of a transcript.
 
     Args:
-        events: What happened.
+        events: The events.
         before: How many events of connecting and listing came first, which are not drawn.
-        name: What the diagram shows, for those who can't see it.
+        name: The content of the diagram, for those who can't see it.
     """
     rows: list[str] = []
     y = HEAD
-    # They are much the same for every failure, and would push what matters off the screen of a telephone.
+    # These events are much the same for every failure, and would push what matters off the screen of a telephone.
     if before:
         rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
         y += NOTE
-    # A number in front of each label only helps where there is something to tell apart.
+    # A number in front of each label only helps where there are several connections.
     many = len({each.event.connection for each in events}) > 1
     for each in events:
         label = f"[{each.event.connection}] {each.label}" if many else each.label
@@ -64,8 +64,8 @@ def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
     start, end = (CLIENT, SERVER) if shown.event.sender == "client" else (SERVER, CLIENT)
     # Heads and ends of HTTP frame the messages, which are what a reader looks for.
     light = shown.event.kind not in ("message", "text")
-    kinds = " ".join(_kinds(shown.is_bad, light))
-    # The head is a nested SVG: it stands at a part of the width, and its own points are pixels.
+    kinds = " ".join(["row", *["bad"] * shown.is_bad, *["light"] * light])
+    # The head is a nested SVG: it is placed at a share of the width, and its points are pixels.
     tip = "-11,-5 -1,0 -11,5" if end == SERVER else "11,-5 1,0 11,5"
     return (
         f'<g class="{kinds}">{_tip(shown)}'
@@ -77,14 +77,6 @@ def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
     )
 
 
-def _kinds(is_bad: bool, light: bool) -> Iterator[str]:
-    yield "row"
-    if is_bad:
-        yield "bad"
-    if light:
-        yield "light"
-
-
 def _note(y: int, text: str, tip: str, kind: str) -> str:
     return (
         f'<g class="note {kind}">{tip}<rect x="12%" y="{y + 3}" width="76%" height="{NOTE - 10}" rx="12"/>'
@@ -93,7 +85,7 @@ def _note(y: int, text: str, tip: str, kind: str) -> str:
 
 
 def _text(y: int, kind: str, text: str) -> str:
-    # HTML, as SVG alone can't cut a text off where its line ends.
+    # The text is HTML, because SVG alone can't cut it off where its line ends.
     if not text:
         return ""
     return (

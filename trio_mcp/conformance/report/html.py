@@ -1,4 +1,4 @@
-"""A report of the conformance kit as one HTML file."""
+"""The HTML page that ``trio-mcp check --report report.html`` writes: one file, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from trio_mcp.conformance.outcomes import CheckReport, Outcome, Status
 from trio_mcp.conformance.plans.plan_files import plan_file_name
 from trio_mcp.conformance.report.diagram import diagram
-from trio_mcp.conformance.report.page import facts, html_page, notes, safe, spans
+from trio_mcp.conformance.report.html_elements import facts, html_page, notes, safe, spans
 from trio_mcp.conformance.report.view import (
     STATUSES,
     Coverage,
@@ -50,11 +50,7 @@ def html(report: CheckReport) -> str:
     """Return a report as an HTML page."""
     title = f"{safe(report.target)} and the Model Context Protocol"
     again = f"The same seed sends the same messages: <code>trio-mcp check --seed {report.seed}</code>"
-    return html_page(title, _body(report), good=not report.status, footer=again)
-
-
-def _body(report: CheckReport) -> list[str]:
-    return [
+    body = [
         *_head(report),
         "<main>",
         *_failures(report),
@@ -64,6 +60,7 @@ def _body(report: CheckReport) -> list[str]:
         *_figures(report),
         "</main>",
     ]
+    return html_page(title, body, good=not report.status, footer=again)
 
 
 def _prose(text: str) -> str:
@@ -154,7 +151,7 @@ def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> 
     # The prologue is drawn only if it broke the rule itself.
     whole = prologue + rest
     drawn = whole if any(each.is_bad for each in prologue) else rest
-    # The events were masked when they were made ready to be shown; those of the failure itself are not.
+    # These events are masked already, unlike those of the failure itself.
     lines = "\n".join(json.dumps(as_line(each.event), ensure_ascii=False) for each in whole)
     more = len(drawn) - MAX_EVENTS
     return [
@@ -194,7 +191,8 @@ def _covered(outcomes: Iterable[Outcome]) -> str:
 
 def _section(section: Section) -> list[str]:
     counts = section.counts
-    # A section in which all is well stays closed: a reader comes for the others, which it would push out of sight.
+    # A section in which all is well stays closed, because it would push the sections that a reader looks for out of
+    # sight.
     opened = " open" if counts["broken"] else ""
     numbers = "".join(
         f'<span class="{NAMES[status][2]}" title="{NAMES[status][1]}">{NAMES[status][0]} {counts[status]}</span>'
@@ -202,7 +200,7 @@ def _section(section: Section) -> list[str]:
         if counts[status]
     )
     return [
-        f'<details class="section"{opened}><summary><span class="name">{safe(section.title)}</span>'
+        f'<details class="section"{opened}><summary><span class="name">{safe(page_title(section.path))}</span>'
         f'<span class="numbers">{numbers}</span>{_bar(counts)}</summary><ul class="outcomes">',
         *map(_row, section.outcomes),
         "</ul></details>",

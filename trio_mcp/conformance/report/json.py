@@ -15,7 +15,7 @@ from trio_mcp.conformance.transcript.masking import Masker
 __all__ = ["as_json", "json_text"]
 
 VERSION = 1
-"""Of the form; raised when a member changes its meaning."""
+"""The version of the format, which is raised when a member changes its meaning."""
 
 
 def json_text(report: CheckReport) -> str:
@@ -72,7 +72,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
-    # One for each failure, so that the names that stand for sessions do not depend on which other rules are broken.
+    # Each failure has its own masker, so that the names of sessions do not depend on which other rules are broken.
     masker = Masker()
     return {
         "revision": failure.revision,

@@ -34,10 +34,8 @@ def junit(report: CheckReport) -> str:
     if report.status == 2:
         case = SubElement(suite, "testcase", classname="check", name="decided", time="0")
         SubElement(case, "error", type="undecided", message=clean(headline(report)))
-    suite.set("errors", str(len(suite.findall("testcase/error"))))
-    suite.set("tests", str(len(suite.findall("testcase"))))
-    suite.set("failures", str(len(suite.findall("testcase/failure"))))
-    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    for name, cases in {"errors": "/error", "tests": "", "failures": "/failure", "skipped": "/skipped"}.items():
+        suite.set(name, str(len(suite.findall(f"testcase{cases}"))))
     suite.set("time", f"{report.seconds:.3f}")
     indent(suites)
     return tostring(suites, encoding="unicode", xml_declaration=True) + "\n"

@@ -37,8 +37,8 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                 "tool": {
                     "driver": {"name": "trio-mcp", "version": __version__, "rules": [_rule(each) for each in rules]}
                 },
-                # Successful, whatever was found, unless it could not be decided: this says that the tool did its work
-                # (SARIF, `executionSuccessful`).
+                # This says that the tool did its work, whatever it found (SARIF, `executionSuccessful`). It has not if
+                # the result is undecided.
                 "invocations": [{"executionSuccessful": report.status != 2, "exitCode": report.status}],
                 "results": [_result(each, places[each.rule.id], report) for each in report.broken],
                 "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
@@ -69,12 +69,12 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
         "level": LEVELS["MUST" if outcome.fails else "SHOULD"],
         "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
         "locations": [_location(report)],
-        # Without the text of the problem, which has ids and values of one run: otherwise each run would close the alert
+        # The text of the problem is left out, because it has ids and values of one run: each run would close the alert
         # of the last one and open another.
         "partialFingerprints": {"target/rule": f"{clean(report.target)} {rule.id}"},
     }
     if outcome.known:
-        # External: the reason stands in the baseline, not in the source code (SARIF, `suppression`).
+        # It is external: the reason is in the baseline, not in the source code (SARIF, `suppression`).
         found["suppressions"] = [{"kind": "external", "justification": "known from the baseline"}]
     if outcome.failure is not None:
         prologue, rest = transcript_of(outcome.failure)

@@ -24,7 +24,7 @@ from trio_mcp.conformance.report.view import (
 __all__ = ["event_line", "failure_lines", "table"]
 
 WIDTH = 100
-"""Columns. Fixed, so that a report is the same in a terminal and in a file."""
+"""Columns. The number is fixed, so that a report is the same in a terminal and in a file."""
 
 MAX_EVENTS = 60
 """The most events of a failure that are shown. Chosen: a shrunk one has a few."""
@@ -64,14 +64,14 @@ def _by_section(report: CheckReport) -> Iterator[str]:
     width = max([len("section"), *(len(section.path) for section in found)])
     yield f"{'section':{width}}" + "".join(f"{COLUMNS[status]:>13}" for status in STATUSES)
     for section in found:
-        # A dot for zero, as most numbers of a section are zero and would hide the others.
+        # Zero is shown as a dot: most numbers of a section are zero and would hide the others.
         yield f"{section.path:{width}}" + "".join(f"{section.counts[status] or '·':>13}" for status in STATUSES)
     counts = counted(report.outcomes)
     yield f"{'in all':{width}}" + "".join(f"{counts[status]:>13}" for status in STATUSES)
 
 
 def failure_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield the lines that tell of a broken rule: what it asks, what is wrong, and the exchange that shows it."""
+    """Yield the lines about a broken rule: what it asks, what is wrong, and the exchange that shows it."""
     rule, failure = outcome.rule, outcome.failure
     known = "  (known)" if outcome.known else ""
     yield f"✗ {rule.id}  {rule.level}{known}"
@@ -85,7 +85,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     # A prologue that broke the rule itself is what matters.
     if any(each.is_bad for each in prologue):
         prologue, rest = [], prologue + rest
-    # The whole is in the page, and in the file that replays it.
+    # The whole transcript is in the HTML page, and in the file that replays it.
     rest = folded(rest)
     if prologue:
         yield f"    (after {len(prologue)} events of connecting and listing)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 STATUSES: Final[tuple[Status, ...]] = ("broken", "held", "not exercised", "not checkable")
-"""In the order in which they are shown: the worst first."""
+"""The statuses in the order in which they are shown: the worst first."""
 
 _ENDINGS: Final[dict[Ended, str]] = {
     "time": "The time was up after {examples}; with more of it the others would be run.",
@@ -91,11 +91,6 @@ class Section:
     outcomes: tuple[Outcome, ...]
     counts: dict[Status, int]
 
-    @property
-    def title(self) -> str:
-        """Its name for people."""
-        return page_title(self.path)
-
 
 def sections(report: CheckReport) -> list[Section]:
     """Return the outcomes by section, in alphabetical order."""
@@ -112,12 +107,9 @@ def _rank(outcome: Outcome) -> tuple[int, bool, str]:
     return STATUSES.index(outcome.status), outcome.rule.level != "MUST", outcome.rule.id
 
 
-def counted(outcomes: Iterable[Outcome]) -> dict[Status, int]:
+def counted(outcomes: Sequence[Outcome]) -> dict[Status, int]:
     """Return how many outcomes have each status."""
-    counts: dict[Status, int] = dict.fromkeys(STATUSES, 0)
-    for outcome in outcomes:
-        counts[outcome.status] += 1
-    return counts
+    return {status: sum(outcome.status == status for outcome in outcomes) for status in STATUSES}
 
 
 @attrs.frozen
@@ -128,8 +120,8 @@ class Coverage:
         revision: The revision.
         page: The page.
         exercised: How many have a rule that held or was broken.
-        idle: How many could be observed, but no rule had an occasion, or none that checks them was asked for.
-        hidden: How many no peer can observe, or belong to authorization.
+        idle: How many could be observed, but have no rule that had an occasion or was asked for.
+        hidden: How many can't be observed by a peer, or belong to authorization.
     """
 
     revision: str
@@ -149,12 +141,12 @@ def coverage(report: CheckReport) -> list[Coverage]:
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
         for place in statement.places:
-            # A sentence counts in each revision that has it and was spoken, so that the share of each stands for
-            # itself.
+            # A sentence counts in each revision that has it and was spoken, so that the share of each revision is
+            # complete.
             if place.revision in report.revisions:
                 page = place.section.partition("#")[0]
                 counts.setdefault((place.revision, page), Counter())[kind] += 1
-    # Sorted twice: by page, and then, which keeps that order, by revision from the newest.
+    # They are sorted by page, and then by revision from the newest, which keeps the order of the pages.
     pages = sorted(counts.items())
     return [
         Coverage(revision, page, **count)
@@ -224,8 +216,8 @@ class ShownEvent:
 
     Attributes:
         event: The event, masked.
-        label: What it is, in a few words: ``tools/call #3``.
-        detail: What it holds, in a line; may be long.
+        label: Its kind, in a few words: ``tools/call #3``.
+        detail: Its content, in a line that may be long.
         time: Seconds since the first event that matters.
         is_bad: Whether it is the one that breaks the rule.
     """
@@ -249,7 +241,7 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[
         transcript: The events.
         at: The index of the event that breaks a rule.
     """
-    # One for the whole transcript, in which the same session must have the same name.
+    # One masker serves the whole transcript, in which the same session must have the same name.
     masker = Masker()
     events = [masker.event(event) for event in transcript]
     marks = (place for place, each in enumerate(events) if each.kind == "mark" and each.facts.get("what") == "begin")
@@ -268,11 +260,10 @@ def folded(events: Sequence[ShownEvent]) -> list[ShownEvent]:
             said.setdefault(each.event.connection, []).append(each)
     found = []
     for each in events:
-        if _is_stderr(each) and len(lines := said[each.event.connection]) > 1:
-            if each is lines[0]:
-                found.append(attrs.evolve(each, detail=f"{len(lines)} lines, the first: {each.detail}"))
-        else:
-            found.append(each)
+        lines = said[each.event.connection] if _is_stderr(each) else [each]
+        if each is lines[0]:
+            more = f"{len(lines)} lines, the first: " if len(lines) > 1 else ""
+            found.append(attrs.evolve(each, detail=more + each.detail))
     return found
 
 

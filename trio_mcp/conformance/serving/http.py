@@ -1,4 +1,4 @@
-"""A generated server behind Streamable HTTP, in both eras, spoken with h11 so that each byte is its own."""
+"""A generated server over Streamable HTTP, in both eras, written with h11 so that it controls each byte."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class _Session:
     Attributes:
         number: The number of the connection.
         id: The session's id; empty if it has none.
-        server: Who meets its messages.
-        owed: What is still due on streams that were cut, by the id of their last event.
+        server: The server that meets its messages.
+        owed: The messages that are still due on streams that were cut, by the id of their last event.
     """
 
     number: int
@@ -51,8 +51,8 @@ class HttpServing:
     """Serves one client, however many connections and sessions it opens.
 
     Args:
-        script: What the server is like.
-        tape: Where all that passes is noted.
+        script: The script of the server.
+        tape: Notes all that passes.
         deadline: Seconds that the client gets for a response to a question.
         guard: Tells the client from web pages; None if nothing else can connect.
     """
@@ -183,31 +183,21 @@ class HttpServing:
             given = session.id if message["method"] == "initialize" else ""
             await place.streamed(lambda send: session.server.take(message, send, turn), given)
         else:
-            answers: list[Any] = []
-
-            async def keep(answer: Any) -> None:
-                answers.append(answer)
-
             # The messages are kept until all are known: a response in JSON has a length, and a single message.
-            await session.server.take(message, keep, turn)
+            answers = await _answers(session, message, turn)
             await place.json(answers, session.id if message["method"] == "initialize" else "")
 
     async def _cut(self, place: _Place, session: _Session, message: Any) -> None:
         self._events += 1
         event_id = f"event-{self._events}"
-        owed = session.owed[event_id] = []
-
-        async def keep(answer: Any) -> None:
-            owed.append(answer)
-
         # The result is there before the stream breaks, so that a client that resumes at once does not come too early.
-        await session.server.take(message, keep)
+        session.owed[event_id] = await _answers(session, message)
         await place.stream_head()
         place.note("text", text=b"", event_id=event_id, retry=RETRY)
-        # An id, and no data: with that a server may end a stream and be resumed later (2025-11-25, Sending Messages to
-        # the Server).
+        # The event has an id and no data: after it a server may end a stream and be resumed later (2025-11-25, Sending
+        # Messages to the Server).
         await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
-        # An orderly end: the server has decided on it, and a client must not take it for the loss of its request.
+        # The end is orderly: the server has decided on it, and a client must not treat its request as lost.
         await place.end()
 
     async def _get(self, place: _Place, session: _Session, headers: Mapping[str, str]) -> None:
@@ -231,7 +221,7 @@ class HttpServing:
 
 @attrs.define(eq=False)
 class _Place:
-    """Where the response to an HTTP request is written, and noted."""
+    """Writes the response to an HTTP request, and notes it."""
 
     tape: Tape
     wire: H11Stream
@@ -242,7 +232,8 @@ class _Place:
         """Note an event of this exchange."""
         self.tape.note(kind, sender, connection=self.number, exchange=self.exchange, **more)
 
-    async def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
+    async def _head(self, status: int, headers: list[tuple[str, str]], session_id: str = "") -> None:
+        headers = [*headers, *([("mcp-session-id", session_id)] if session_id else [])]
         self.note("response", status=status, headers=headers)
         await self.wire.send(h11.Response(status_code=status, headers=headers))
 
@@ -262,8 +253,8 @@ class _Place:
     async def json(self, answers: list[Any], session_id: str) -> None:
         """Respond with a message."""
         body = json.dumps(answers[0]).encode() if answers else b""
-        extra = [("mcp-session-id", session_id)] if session_id else []
-        await self._head(200, [("content-type", "application/json"), ("content-length", str(len(body))), *extra])
+        headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+        await self._head(200, headers, session_id)
         if answers:
             self.note("message", message=answers[0])
             await self.wire.send(h11.Data(data=body))
@@ -271,8 +262,7 @@ class _Place:
 
     async def stream_head(self, session_id: str = "") -> None:
         """Begin a stream."""
-        extra = [("mcp-session-id", session_id)] if session_id else []
-        await self._head(200, [("content-type", "text/event-stream"), ("cache-control", "no-store"), *extra])
+        await self._head(200, [("content-type", "text/event-stream"), ("cache-control", "no-store")], session_id)
 
     async def streamed(self, produce: Callable[[Send], Awaitable[None]], session_id: str = "") -> None:
         """Respond with a stream of what a function sends; it is cancelled if the client leaves."""
@@ -283,8 +273,8 @@ class _Place:
             await self.wire.send(h11.Data(data=encode_event(json.dumps(message).encode())))
 
         left = False
-        # Two tasks: in the modern era a client cancels by closing the stream, which must be seen while the handler is
-        # at work.
+        # This takes two tasks: in the modern era a client cancels by closing the stream, which must be seen while the
+        # handler is at work.
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
@@ -302,9 +292,20 @@ class _Place:
             nursery.cancel_scope.cancel()
         if left:
             self.note("end", "client", cut=True, by="client")
-            # For `serve`, which must not wait for a next request on a connection that is closed.
+            # This tells `serve` not to wait for another request on a connection that is closed.
             raise trio.BrokenResourceError("the client has left")
         await self.end()
+
+
+async def _answers(session: _Session, message: Any, turn: str = "plain") -> list[Any]:
+    """Return the messages with which a session meets a message."""
+    answers: list[Any] = []
+
+    async def keep(answer: Any) -> None:
+        answers.append(answer)
+
+    await session.server.take(message, keep, turn)
+    return answers
 
 
 def _parsed(body: bytes) -> tuple[Any, bool]:

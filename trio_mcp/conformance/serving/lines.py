@@ -1,4 +1,4 @@
-"""A generated server behind a stream of bytes: each message is a line."""
+"""A generated server over a stream of bytes: each message is a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["serve_lines"]
 
 MAX_LINE: Final = 16 * 1024 * 1024
-"""Bytes; chosen: a client that writes more without a newline is cut off."""
+"""Bytes (chosen): a client that writes more without a newline is cut off."""
 
 
 async def serve_lines(
@@ -24,7 +24,7 @@ async def serve_lines(
     turn = trio.Lock()
 
     async def send(message: Any) -> None:
-        # In the order in which they are noted, and whole.
+        # The lock keeps messages whole, and in the order in which they are noted.
         async with turn:
             tape.note("message", "server", connection=number, message=message)
             await stream.send_all(json.dumps(message).encode() + b"\n")
@@ -32,7 +32,7 @@ async def serve_lines(
     async with trio.open_nursery() as nursery:
 
         async def take(message: Any) -> None:
-            # The client may leave in the middle.
+            # The client may leave at any time.
             try:
                 await server.take(message, send, server.next_turn(message))
             except (trio.BrokenResourceError, trio.ClosedResourceError):

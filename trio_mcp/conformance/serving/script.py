@@ -86,8 +86,8 @@ UNCALLABLE: Final[dict[str, Any]] = {
     "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
 }
 URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
-# A tuple, not a set: the same seed must give the same scripts in every process, and the order of strings in a set
-# differs.
+# This is a tuple, not a set: the same seed must give the same scripts in every process, and the order of strings in a
+# set differs.
 DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
 
@@ -131,7 +131,7 @@ class Script:
     def simpler(self) -> list[Script]:
         """Return scripts that are simpler in one way, the boldest first."""
         found = [attrs.evolve(self, turns=self.turns[:at] + self.turns[at + 1 :]) for at in range(len(self.turns))]
-        # Halves first: most turns have nothing to do with a fault, and each attempt is a run of the client.
+        # Halves are tried first: most turns have nothing to do with a fault, and each attempt is a run of the client.
         if len(self.turns) > 2:
             half = len(self.turns) // 2
             found = [attrs.evolve(self, turns=self.turns[:half]), attrs.evolve(self, turns=self.turns[half:]), *found]
@@ -188,12 +188,12 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))
     prompts = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
     known = [name for name in DECLARABLE if name != "completions" or revision >= "2025-03-26"]
-    # Mostly everything: what is not declared gives the client nothing to do.
+    # Most scripts declare everything: what is not declared gives the client nothing to do.
     declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
     return Script(
         revision,
-        # One in twelve: a client should leave then (basic/lifecycle#version-negotiation), so such an example tests
-        # nothing else.
+        # This happens in one of twelve scripts: a client should leave then (basic/lifecycle#version-negotiation), so
+        # the example tests nothing else.
         "1999-12-31" if legacy and draw(st.integers(0, 11)) == 7 else revision,
         tuple(sorted(declared)),
         draw(_tools(revision)),

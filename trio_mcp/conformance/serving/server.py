@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import trio
 
+from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_notification, is_request, is_response
 from trio_mcp.conformance.serving.script import BASE, Script
 from trio_mcp.conformance.transcript.tape import Tape
@@ -43,6 +44,7 @@ QUESTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 TOOL: Final = {"name": "add", "inputSchema": {"type": "object"}}
+INFO: Final = {"name": "generated server", "version": "1"}
 
 
 def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
@@ -60,11 +62,15 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
     if sampling is not None:
         found.append(("sampling/createMessage", SAMPLING))
         if "tools" in sampling:
-            found += [("sampling/createMessage", _with_tools(mode)) for mode in ("none", "required")]
+            with_tools = {**SAMPLING, "tools": [TOOL]}
+            found += [
+                ("sampling/createMessage", {**with_tools, "toolChoice": {"mode": mode}})
+                for mode in ("none", "required")
+            ]
     # An empty `elicitation` means forms alone, as before there were modes (2025-11-25, Elicitation, Capabilities).
     if modes is not None and ("form" in modes or "url" not in modes):
         found.append(("elicitation/create", {"message": "Who are you?", "requestedSchema": FORM}))
-        # With and without the mode, which may be left out for a form, and which older revisions don't know.
+        # A form may have the mode or leave it out; older revisions don't know it.
         if revision >= "2025-11-25":
             found.append(("elicitation/create", {"mode": "form", "message": "Who?", "requestedSchema": FORM}))
     if modes is not None and "url" in modes:
@@ -78,8 +84,8 @@ def undeclared(declared: Mapping[str, Any], revision: str, base: str) -> list[tu
     # A capability that a revision does not have yet is not undeclared but unknown: other rules are about that.
     if revision < "2025-11-25":
         every = {"roots": {}, "sampling": {}, **({"elicitation": {}} if revision >= "2025-06-18" else {})}
-    # They are taken out by their content: sampling without tools, for one, is asked in the same words whether tools are
-    # declared or not.
+    # Allowed questions are recognized by their content: sampling without tools, for example, is the same question
+    # whether tools are declared or not.
     allowed = questions(declared, revision, base)
     return [question for question in questions(every, revision, base) if question not in allowed]
 
@@ -88,10 +94,6 @@ SAMPLING: Final[dict[str, Any]] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
     "maxTokens": 20,
 }
-
-
-def _with_tools(mode: str) -> dict[str, Any]:
-    return {**SAMPLING, "tools": [TOOL], "toolChoice": {"mode": mode}}
 
 
 def _by_url(revision: str, base: str) -> dict[str, Any]:
@@ -116,8 +118,8 @@ class ScriptedServer:
     """A generated server, for one session of one client.
 
     Args:
-        script: What it is like.
-        tape: Where it notes which of its requests were not answered in time.
+        script: Its script.
+        tape: Where it notes which of its requests got no response in time.
         number: The number of the connection.
         deadline: Seconds that the client gets for a response.
         base: Where the URLs lead to that it gives.
@@ -157,15 +159,15 @@ class ScriptedServer:
             if (waiting := self._replies.get(id_key(message.get("id")))) is not None:
                 waiting.set()
         elif is_request(message):
-            # A scope for each request: a cancelled one must end without a response, and leave the others alone.
+            # Each request has a scope: a cancelled one must end without a response, and leave the others alone.
             with trio.CancelScope() as scope:
                 self._running[id_key(message["id"])] = scope
                 await self._meet(message, send, turn)
         elif is_notification(message) and message["method"] == "notifications/cancelled":
-            params = message.get("params")
-            # The scope of an answered request stays in the table, and to cancel it does nothing: response and
-            # cancellation may cross on their way.
-            if isinstance(params, dict) and (running := self._running.get(id_key(params.get("requestId")))) is not None:
+            # The scope of a request that has its response stays in the table, and cancelling it does nothing: response
+            # and cancellation may cross on their way.
+            running = self._running.get(id_key(member_of(message, "params", "requestId")))
+            if running is not None:
                 running.cancel("cancelled by the client")
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -174,8 +176,7 @@ class ScriptedServer:
         # Each request releases those that are `late`, whose results then come behind its own, in the other order.
         self._newest.set()
         self._newest = trio.Event()
-        request_id, given = request["id"], request.get("params")
-        params: dict[str, Any] = given if isinstance(given, dict) else {}
+        request_id, params = request["id"], object_of(request.get("params"))
         if request["method"] == "subscriptions/listen" and self.script.modern:
             await self._listen(request_id, params, send)
         await self._before(turn, params, send)
@@ -191,15 +192,12 @@ class ScriptedServer:
 
     async def _listen(self, request_id: Any, params: dict[str, Any], send: Send) -> None:
         """Acknowledge a subscription, announce a change if that is wanted, and leave it open."""
-        wanted = params.get("notifications")
-        wanted = wanted if isinstance(wanted, dict) else {}
-        offered = (
-            {"toolsListChanged": True} if wanted.get("toolsListChanged") and "tools" in self.script.declared else {}
-        )
+        wanted = member_of(params, "notifications", "toolsListChanged")
+        offered = {"toolsListChanged": True} if wanted and "tools" in self.script.declared else {}
         # One connection may carry several subscriptions: by this id the client tells them apart
         # (basic/patterns/subscriptions).
         fields = {meta.SUBSCRIPTION_ID: request_id}
-        # First of all: the client must know what it will be told before it is told anything.
+        # This comes first: the client must know what it will be told before it is told anything.
         await send(_notice("notifications/subscriptions/acknowledged", notifications=offered, _meta=fields))
         if offered:
             await send(_notice("notifications/tools/list_changed", _meta=fields))
@@ -226,8 +224,7 @@ class ScriptedServer:
 
     async def _notify(self, turn: str, params: dict[str, Any], send: Send) -> None:
         """Send the notifications of a turn, as far as they are allowed."""
-        fields = params.get("_meta")
-        fields = fields if isinstance(fields, dict) else {}
+        fields = object_of(params.get("_meta"))
         declared = self.script.declared
         if turn == "progress" and (token := fields.get(meta.PROGRESS_TOKEN)) is not None:
             for done in (1, 2):
@@ -235,7 +232,7 @@ class ScriptedServer:
         # A request of the modern era has to ask for log messages: without that, they are the server's fault, not the
         # client's.
         elif turn == "log" and "logging" in declared and (not self.script.modern or meta.LOG_LEVEL in fields):
-            # The most severe level, so that it passes whatever level the client has set.
+            # The level is the most severe one, so that it passes whatever level the client has set.
             await send(_notice("notifications/message", level="emergency", data={"why": "the script"}))
         elif turn == "changed" and "tools" in declared:
             await send(_notice("notifications/tools/list_changed"))
@@ -244,13 +241,13 @@ class ScriptedServer:
         return (undeclared if turn == "undeclared" else questions)(declared, self.script.revision, self._base)
 
     async def _ask(self, method: str, params: Mapping[str, Any] | None, send: Send, *, withdrawn: bool = False) -> None:
-        """Ask the client, and wait for its reply; what it is, is for the rules to judge."""
+        """Ask the client, and wait for its reply, which only the rules judge."""
         self._asked += 1
         request_id = f"question-{self._asked}"
         # The question is kept before it leaves: the reply may come while this task still sends.
         replied = self._replies[id_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
-        # A model answers slowly, so this is where a client may report progress, if it has a token for it.
+        # A model is slow, so this is where a client may report progress, if it has a token for it.
         if method == "sampling/createMessage":
             params = {**(params or {}), "_meta": {meta.PROGRESS_TOKEN: request_id}}
         await send({**message, "params": params} if params else message)
@@ -262,12 +259,15 @@ class ScriptedServer:
         with trio.move_on_after(self._deadline):
             await replied.wait()
         if not replied.is_set():
-            self._note_overdue(request_id)
-
-    def _note_overdue(self, request_id: str) -> None:
-        self._tape.note(
-            "mark", "kit", connection=self._number, what="overdue", id=request_id, by="server", seconds=self._deadline
-        )
+            self._tape.note(
+                "mark",
+                "kit",
+                connection=self._number,
+                what="overdue",
+                id=request_id,
+                by="server",
+                seconds=self._deadline,
+            )
 
     # --- responses ----------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class ScriptedServer:
         if (
             self.script.modern
             and turn in ("input", "state", "undeclared")
-            # The only three that may end in a question (basic/patterns/mrtr#supported-requests).
+            # Only these three may end in a question (basic/patterns/mrtr#supported-requests).
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
@@ -286,7 +286,7 @@ class ScriptedServer:
             return _error(request["id"], code, content)
         if self.script.modern:
             content = {"resultType": "complete", **content}
-            content["_meta"] = {meta.SERVER_INFO: _info()}
+            content["_meta"] = {meta.SERVER_INFO: INFO}
         if turn == "untyped":
             content.pop("resultType", None)
         if turn == "extra":
@@ -294,14 +294,13 @@ class ScriptedServer:
         return _result(request["id"], content)
 
     def _input_required(self, params: dict[str, Any], turn: str) -> dict[str, Any]:
-        fields = params.get("_meta")
-        declared = fields.get(meta.CLIENT_CAPABILITIES) if isinstance(fields, dict) else None
+        declared = object_of(member_of(params, "_meta", meta.CLIENT_CAPABILITIES))
         # It must come back exactly as it is (basic/patterns/mrtr): the quotes, the space and the rest break in clients
         # that put it into JSON, URLs or Base64 by hand.
         state = f'state-{len(self._states)} é"\\ +/='
         self._states[state] = turn
         found: dict[str, Any] = {"resultType": "input_required", "requestState": state}
-        asked = self._questions(turn, declared if isinstance(declared, dict) else {}) if turn != "state" else []
+        asked = self._questions(turn, declared) if turn != "state" else []
         if asked:
             found["inputRequests"] = {
                 f"q{at}": {"method": method, "params": question} for at, (method, question) in enumerate(asked)
@@ -317,9 +316,8 @@ class ScriptedServer:
             return "unknown method"
         match method:
             case "initialize":
-                declared = params.get("capabilities")
-                self._capabilities = declared if isinstance(declared, dict) else {}
-                return {"protocolVersion": script.answers, "capabilities": self.declared, "serverInfo": _info()}
+                self._capabilities = object_of(params.get("capabilities"))
+                return {"protocolVersion": script.answers, "capabilities": self.declared, "serverInfo": INFO}
             case "server/discover":
                 return {"supportedVersions": [script.revision], "capabilities": self.declared, **self._caching()}
             case "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe":
@@ -346,14 +344,14 @@ class ScriptedServer:
     def _page(self, method: str, cursor: Any) -> dict[str, Any] | str:
         field, _ = LISTS[method]
         items: Sequence[Any] = getattr(self.script, field, ())
-        # A cursor that no client could make up, nor take apart by accident.
+        # No client could make up such a cursor, or take it apart by accident.
         places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
         if self.script.blank and field == "tools":
             # An empty cursor is one, too: clients that ask `if cursor:` stop here and miss the rest of the list.
             places[self.script.pages] = ""
         starts = {cursor: at for at, cursor in places.items()}
-        # No cursor asks for the beginning. One that was never given out gets the error that the text wants
-        # (server/utilities/pagination#error-handling), so that a client which makes up its own is found out.
+        # A request without a cursor asks for the beginning. One that was never given out gets the error that the text
+        # wants (server/utilities/pagination#error-handling), so that a client which makes up its own is found out.
         if cursor is not None and cursor not in starts:
             return "unknown cursor"
         start = starts.get(cursor, 0)
@@ -382,10 +380,6 @@ class ScriptedServer:
         """The capabilities that it declares."""
         changing = {"tools": {"listChanged": True}}
         return {name: changing.get(name, {}) if not self.script.modern else {} for name in self.script.declared}
-
-
-def _info() -> dict[str, Any]:
-    return {"name": "generated server", "version": "1"}
 
 
 def _result(request_id: Any, result: dict[str, Any]) -> dict[str, Any]:

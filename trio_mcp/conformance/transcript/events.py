@@ -30,13 +30,13 @@ MARKS = {
     "overdue": "no response to the request with this `id` came within `seconds`; `by` is who asked, if not the client",
     "quiet": "nothing more came for `seconds`, though nothing prevented it",
     "begin": "an example begins here; what came before is its prologue",
-    "alive": "a request of the kit's own was answered after `seconds`",
-    "dead": "a request of the kit's own was not answered within `seconds`",
+    "alive": "a request of the kit's own got its response after `seconds`",
+    "dead": "a request of the kit's own got no response within `seconds`",
     "unsent": "the kit could not send something: `reason`",
     "half closed": "the client has ended its sending, and still reads",
     "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
     "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
-    "fetched": "the client asked the server of the kit for something else than MCP, at `path`, with `secret` headers",
+    "fetched": "the client asked the server of the kit for something other than MCP, at `path`, with `secret` headers",
     "stderr": "the process wrote `text` to its standard error",
 }
 """The words of marks."""
@@ -53,8 +53,8 @@ class Event:
         exchange: The number of the HTTP exchange that it belongs to, if any.
         time: Seconds since the transcript began.
         message: The JSON value of a message.
-        text: What is not JSON.
-        facts: What else is known, by kind.
+        text: Bytes that are not JSON.
+        facts: The other facts, by kind.
     """
 
     kind: Kind

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, get_args
+from typing import Any, BinaryIO, Final, TypeAlias, get_args
 
 import attrs
 
@@ -39,7 +39,7 @@ VERSION: Final = 1
 MAX_FILE = 256 * 1024 * 1024
 """Bytes. Chosen: hours of a busy session, and what fits into memory as events."""
 MAX_EVENTS = 1_000_000
-"""Chosen, like the size."""
+"""Events. Chosen, like the size."""
 
 _KINDS: Final = frozenset(get_args(Kind))
 _SENDERS: Final = frozenset(get_args(Sender))
@@ -67,7 +67,7 @@ class TranscriptWriter:
 
     Args:
         file: An open binary file, which stays the caller's.
-        about: What the first line says besides the format.
+        about: Further facts for the first line.
     """
 
     def __init__(self, file: BinaryIO, **about: Any) -> None:
@@ -80,7 +80,7 @@ class TranscriptWriter:
         self._line(as_line(self._masker.event(event)))
 
     def _line(self, value: Mapping[str, Any]) -> None:
-        # ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
+        # The line is ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
         self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
         # Each line is flushed to the system: a killed program keeps what it has written, and a reader can follow the
         # file.
@@ -118,7 +118,7 @@ def write_transcript(path: str | Path, events: Iterable[Event], **about: Any) ->
     Args:
         path: The file, which is replaced.
         events: The events.
-        about: What the first line says besides the format.
+        about: Further facts for the first line.
     """
     with open(path, "wb") as file:
         writer = TranscriptWriter(file, **about)
@@ -179,8 +179,7 @@ def read_transcript(path: str | Path) -> Transcript:
 def _content(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            # One byte more than allowed tells a file that is too large, without asking for its size, which a pipe has
-            # not.
+            # One byte more than is allowed shows that a file is too large. Its size is not asked for: a pipe has none.
             data = file.read(MAX_FILE + 1)
     except OSError as exc:
         raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
@@ -204,7 +203,7 @@ def _first(path: str | Path, data: bytes) -> Mapping[str, Any]:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    # A file may come from anywhere. To its reader a deep one is malformed, like any other.
+    # A file may come from anywhere. One that is nested too deeply is reported like any other malformed file.
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as exc:
@@ -215,14 +214,14 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def as_line(event: Event) -> dict[str, Any]:
-    """Return an event as the JSON object that stands in a file; what is secret must have been masked."""
-    # Microseconds: more digits would only be noise of the clock, on every line.
+    """Return an event as the JSON object of a line in a file; its secrets must have been masked."""
+    # The time is rounded to microseconds: more digits would only be noise of the clock, on every line.
     line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
     if event.connection:
         line["connection"] = event.connection
     if event.exchange is not None:
         line["exchange"] = event.exchange
-    # The value does not decide: null is a message, too, if a malformed one, and has to come back as one.
+    # The kind decides, not the value: null is a message, too, though a malformed one, and has to come back as one.
     if event.kind == "message":
         line["message"] = event.message
     if event.text is not None:
@@ -235,22 +234,40 @@ def as_line(event: Event) -> dict[str, Any]:
     return line
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _is_count(value: Any) -> bool:
     # A `bool` is an `int` in Python, but true is not a number in JSON.
     return type(value) is int and value >= 0
 
 
+def _are_headers(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, list) and len(each) == 2 and all(map(_is_text, each)) for each in value
+    )
+
+
+_Types: TypeAlias = dict[str, tuple[str, Callable[[Any], bool]]]
 # The type of each member of a line; all but the first three may be missing.
-_MEMBERS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+_MEMBERS: Final[_Types] = {
     "time": ("a number of seconds", lambda value: type(value) in (int, float) and math.isfinite(value)),
     "sender": (f"one of {', '.join(sorted(_SENDERS))}", lambda value: isinstance(value, str) and value in _SENDERS),
     "kind": (f"one of {', '.join(sorted(_KINDS))}", lambda value: isinstance(value, str) and value in _KINDS),
     "connection": ("a number from 0", _is_count),
     "exchange": ("a number from 0", _is_count),
     "message": ("a JSON value", lambda value: True),
-    "text": ("a string", lambda value: isinstance(value, str)),
-    "base64": ("a string", lambda value: isinstance(value, str)),
+    "text": ("a string", _is_text),
+    "base64": ("a string", _is_text),
     "facts": ("an object", lambda value: isinstance(value, dict)),
+}
+_HEADERS: Final = ("a list of pairs of strings", _are_headers)
+# The types of the facts that rules rely on, by the kind of event.
+_FACTS: Final[dict[str, _Types]] = {
+    "request": {"headers": _HEADERS, "method": ("a string", _is_text)},
+    "response": {"headers": _HEADERS, "status": ("a number", lambda value: type(value) is int)},
+    "mark": {"what": ("a string", _is_text)},
 }
 
 
@@ -265,7 +282,10 @@ def _as_event(line: dict[str, Any]) -> Event:
         if not fits(value):
             raise ValueError(f"{name!r} must be {wanted}")
     facts = line.get("facts", {})
-    _check_facts(line["kind"], facts)
+    for name, (wanted, fits) in _FACTS.get(line["kind"], {}).items():
+        # Headers may be missing.
+        if not fits(facts.get(name, [])):
+            raise ValueError(f"the fact {name!r} must be {wanted}")
     return Event(
         line["kind"],
         line["sender"],
@@ -281,26 +301,9 @@ def _as_event(line: dict[str, Any]) -> Event:
 def _text(line: dict[str, Any]) -> bytes | None:
     if "base64" in line:
         try:
-            # Without `validate` it would skip characters that are not Base64, and return something else than was
+            # Without `validate` it would skip characters that are not Base64, and return something other than what was
             # written.
             return base64.b64decode(line["base64"], validate=True)
         except (binascii.Error, ValueError):
             raise ValueError("'base64' must be Base64") from None
     return line["text"].encode("utf-8", "surrogatepass") if "text" in line else None
-
-
-def _check_facts(kind: str, facts: dict[str, Any]) -> None:
-    """Check the facts that rules rely on."""
-    if kind in ("request", "response"):
-        headers = facts.get("headers", [])
-        if not isinstance(headers, list) or not all(
-            isinstance(each, list) and len(each) == 2 and all(isinstance(part, str) for part in each)
-            for each in headers
-        ):
-            raise ValueError("the fact 'headers' must be a list of pairs of strings")
-    if kind == "request" and not isinstance(facts.get("method"), str):
-        raise ValueError("the fact 'method' must be a string")
-    if kind == "response" and type(facts.get("status")) is not int:
-        raise ValueError("the fact 'status' must be a number")
-    if kind == "mark" and not isinstance(facts.get("what"), str):
-        raise ValueError("the fact 'what' must be a string")

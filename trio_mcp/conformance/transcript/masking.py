@@ -1,4 +1,4 @@
-"""Masks the secrets of a transcript: nothing is written to a file or shown before it went through here.
+"""Masks the secrets of a transcript: nothing is written to a file or shown before that.
 
 `trio_mcp._secrets` has the list of what counts as one. A value keeps its type, so that a masked message is still a
 valid one; what the protocol itself names, such as ``progressToken``, stays.
@@ -18,9 +18,9 @@ from trio_mcp.conformance.transcript.events import Event
 __all__ = ["Masker"]
 
 MAX_DEPTH = 200
-"""How deep a value is looked into; what lies deeper is masked as a whole. Chosen: Python's own limit is near 1000."""
+"""How deep masking looks into a value; anything deeper is masked whole. Chosen: Python's own limit is near 1000."""
 MAX_SESSIONS = 10_000
-"""How many ids of sessions a masker tells apart."""
+"""How many ids of sessions a masker remembers."""
 
 
 class _As(Enum):
@@ -35,7 +35,7 @@ class _As(Enum):
 _WIRE: Final = frozenset({"headers", "env", "environ", "environment"})
 """Members whose own members are header fields or environment variables."""
 
-# A JSON schema describes a secret, but holds none: it keeps what says what the secret looks like, and no more.
+# A JSON schema describes a secret, but holds none: it keeps only the members that describe it.
 _SCHEMAS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _SIGNS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
@@ -49,7 +49,7 @@ _DESCRIBES: Final = _SCHEMAS | {
 
 @attrs.frozen
 class _Where:
-    """Where a value stands: the names of the two members around it, and how deep."""
+    """The place of a value: the names of the two members around it, and its depth."""
 
     name: str = ""
     around: str = ""
@@ -66,7 +66,7 @@ class _Where:
 class Masker:
     """Masks the secrets of one transcript.
 
-    The ids of sessions get a name each, ``session-1`` and so on, so that one can still tell them apart.
+    The ids of sessions get a name each, ``session-1`` and so on, so that a reader can still distinguish them.
     """
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class Masker:
             # The way there and back keeps every byte that is not UTF-8.
             text = mask_text(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         message, facts = self.value(event.message), self.value(dict(event.facts))
-        # The same object where nothing was taken out: the mark says that the bytes are not those that were sent, and
-        # must not stand where they are.
+        # The same object is returned where nothing was taken out: the mark says that the bytes are not those that were
+        # sent, and must not appear where they are.
         if text == event.text and message == event.message and facts == event.facts:
             return event
         return attrs.evolve(event, text=text, message=message, facts={**facts, "masked": True})
@@ -114,7 +114,7 @@ class Masker:
             case list() | tuple():
                 # The copy has the same type, so that a value that has not changed stays equal.
                 return type(value)(self._items(value, how, where))
-            # Neither can be a secret, and below true would pass for a number and come out as false.
+            # Neither can be a secret, and the last case would treat true as a number and return false.
             case None | bool():
                 return value
             case str():
@@ -152,7 +152,7 @@ class Masker:
         match how:
             case _As.TEXT:
                 return mask_text(value)
-            # A name for each: with one mask for all, a request under the wrong session would look right.
+            # Each session has a name: with one mask for all, a request under the wrong session would look right.
             case _As.SESSION if value:
                 return self._session(value)
             # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section

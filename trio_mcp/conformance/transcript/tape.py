@@ -17,7 +17,7 @@ class Tape:
     """Records events.
 
     Attributes:
-        events: What has happened so far, in order.
+        events: The events so far, in order.
         traffic: Bytes that were sent and received, as far as wires count them.
         most: Events that it may hold, as far as wires ask.
     """
@@ -49,19 +49,19 @@ class Tape:
         now = trio.current_time() - self._began
         event = Event(kind, sender, connection, exchange, now, message, text, facts)
         self.events.append(event)
-        # Woken, not called: a condition runs in the task that waits for it, so what it raises is raised there.
+        # The tasks are woken, and the conditions run in them, so what a condition raises is raised there.
         self._news.unpark_all()
         return event
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, which is looked at after each event; return whether it did within the timeout.
+        """Wait until a condition holds, which is checked after each event; return whether it did within the timeout.
 
         When cancelled, nothing is lost.
         """
         with trio.move_on_after(timeout):
-            # Looked at first: what it waits for may have happened already, and no further event may come.
+            # The condition is checked first: it may hold already, and no further event may come.
             while not condition():
                 await self._news.park()
             await trio.lowlevel.checkpoint()
-        # Asked once more, because the timeout may strike while the checkpoint waits, and the condition holds.
+        # It is checked once more, because the timeout may strike while the checkpoint waits and the condition holds.
         return condition()

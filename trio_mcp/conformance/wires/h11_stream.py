@@ -1,4 +1,4 @@
-"""h11 over a stream of Trio: the one loop of the kit that reads HTTP/1.1."""
+"""h11 over a Trio stream: the only loop of the kit that reads HTTP/1.1."""
 
 from __future__ import annotations
 

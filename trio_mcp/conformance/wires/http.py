@@ -1,9 +1,8 @@
-"""HTTP by hand, so that every header and every byte of a request is ours, and every one of a response is seen."""
+"""HTTP by hand: the kit decides on every header and byte of a request, and sees every one of a response."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ import h11
 import trio
 
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.conformance.members import member_of, object_of, parsed
 from trio_mcp.conformance.rules.history import is_request
 from trio_mcp.conformance.steps import Headers, Http
 from trio_mcp.conformance.transcript.tape import Tape
@@ -38,7 +38,7 @@ from trio_mcp.http.headers import (
     encode_value,
 )
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
-from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.addresses import web_address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS
@@ -55,8 +55,8 @@ HEAD_TIMEOUT: Final = 2.0
 """Seconds to wait for the stream of a session to open, and for the end of a session (chosen)."""
 
 RETRY: Final = 1.0
-"""Seconds before a stream that the server has closed is resumed, if it has not said how many; at most five times that
-if it has. Chosen."""
+"""Seconds before a stream that the server has closed is resumed, if the server has not said how many; if it has, at
+most five times as many. Chosen."""
 
 MOMENT: Final = 0.05
 """Seconds for the first event id of a stream that is to be broken off (chosen)."""
@@ -65,7 +65,7 @@ LINGERING: Final = 0.5
 """Seconds after a response in which the server may end its stream; then this side does. Chosen."""
 
 RESUMED: Final = 200
-"""How often streams are resumed because the server has closed them (chosen)."""
+"""How often, at most, streams are resumed because the server has closed them (chosen)."""
 
 ENDPOINT_TIMEOUT: Final = 10.0
 """Seconds to wait for the path to post to over HTTP+SSE (chosen)."""
@@ -79,7 +79,7 @@ _VERSION_HEADER_SINCE: Final = "2025-06-18"
 
 @attrs.frozen
 class _Server:
-    """A server, as it is reached.
+    """A server, and how to reach it.
 
     Attributes:
         name: Its name for messages.
@@ -173,18 +173,18 @@ class StreamableHttpWire:
     Attributes:
         transport: ``http``, or ``sse`` for the transport of 2024-11-05.
         number: The number of the wire.
+        nursery: Runs the exchanges; it is opened around the life of the wire.
     """
 
     transport = "http"
 
-    def __init__(
-        self, tape: Tape, number: int, revision: str, server: _Server, nursery: trio.Nursery, shared: _Shared
-    ) -> None:
+    nursery: trio.Nursery
+
+    def __init__(self, tape: Tape, number: int, revision: str, server: _Server, shared: _Shared) -> None:
         self.number = number
         self.notes = Notes(tape, number, self.transport)
         self._tape = tape
         self._server = server
-        self._nursery = nursery
         self._shared = shared
         self._revision = revision
         self._modern = revision in MODERN_REVISIONS
@@ -219,7 +219,7 @@ class StreamableHttpWire:
         exchange = self._start(step.method, [step.body] if step.body else [], step.headers, path=step.path)
         with trio.move_on_after(step.hold):
             await exchange.done.wait()
-        # A stream that answers a GET does not end by itself, and each would occupy a connection of the server for good.
+        # The stream of a GET does not end by itself, and each would occupy a connection of the server for good.
         await self._give_up(exchange, "close")
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:
@@ -233,7 +233,7 @@ class StreamableHttpWire:
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             return
-        # A copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
+        # This iterates over a copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
         for exchange in list(self._open.values()):
             if _asks(exchange.message, request_id):
                 await self._give_up(exchange, "close")
@@ -246,13 +246,13 @@ class StreamableHttpWire:
         """
         await trio.lowlevel.checkpoint()
         asked = [each for each in self._open.values() if each.waits]
-        # Preferred, as a response is lost with them. The stream of a session is just opened again.
+        # These are preferred, since a response is lost with them. The stream of a session is just opened again.
         exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
             return
         exchange = exchanges[which % len(exchanges)]
-        # Broken off at once, hardly any stream would have an event id, and resuming would remain untested.
+        # If it were broken off at once, hardly any stream would have an event id, and resuming would remain untested.
         if which < 0:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
@@ -261,7 +261,7 @@ class StreamableHttpWire:
             await half_close(exchange.stream, self.notes, exchange=exchange.number)
 
     async def resume(self, which: int) -> None:
-        """Resume the broken stream number ``which``, counted round, and wait until the server has begun its answer."""
+        """Resume the broken stream number ``which``, counted round, and wait until the server has begun to respond."""
         await trio.lowlevel.checkpoint()
         if not self._resumable:
             self.notes.mark("unsent", reason="there is no broken stream with an event id to resume")
@@ -273,8 +273,8 @@ class StreamableHttpWire:
 
     async def leave(self) -> None:
         """End the session at the end of the block."""
-        # As a client should (2025-11-25, Session Management). A check opens hundreds of sessions, and servers may keep
-        # each of them until it is deleted.
+        # A client should do this (2025-11-25, Session Management). A check opens hundreds of sessions, and servers may
+        # keep each of them until it is deleted.
         if self._session is not None and self.is_open:
             with trio.move_on_after(HEAD_TIMEOUT):
                 await self._start("DELETE", [], {}).done.wait()
@@ -299,7 +299,7 @@ class StreamableHttpWire:
         # overtake this one, which another task writes.
         await exchange.written.wait()
         message = exchange.message
-        if isinstance(message, dict) and message.get("method") == "notifications/initialized" and not self._listens:
+        if member_of(message, "method") == "notifications/initialized" and not self._listens:
             # The stream is opened before anything else is asked: the server needs one to send requests and
             # notifications unasked.
             self._listens = not self._modern
@@ -318,7 +318,7 @@ class StreamableHttpWire:
         resumes: _Exchange | None = None,
     ) -> _Exchange:
         body = b"".join(pieces)
-        message = _parsed(body)
+        message = parsed(body)
         fields = self._fields(method, message, body)
         for name, value in headers.items():
             # The names of headers ignore case (RFC 9110, section 5.1): with both spellings, the server would see the
@@ -339,18 +339,18 @@ class StreamableHttpWire:
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
             facts["resumes"] = resumes.number
-        # All is noted before it is sent, and so before anything that the server does about it.
+        # Everything is noted before it is sent, and so before anything that the server does about it.
         self.notes.asked()
         self.notes.event("request", "client", exchange.number, **facts)
         if body:
             self.notes.text("client", body, exchange.number)
         head = f"{method} {path or self._path} HTTP/1.1\r\n".encode()
         head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
-        # One piece is written together with the head, as clients do; several show that they are several.
+        # A single piece is written together with the head, as clients do; several are written apart.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
         # The exchange is listed before its task runs: a `cancel` or `stop` that comes first has to find it.
         self._open[exchange.number] = exchange
-        self._nursery.start_soon(self._run, exchange, first)
+        self.nursery.start_soon(self._run, exchange, first)
         return exchange
 
     def _fields(self, method: str, message: Any, body: bytes) -> list[tuple[str, str]]:
@@ -361,11 +361,11 @@ class StreamableHttpWire:
             fields += [("Content-Type", JSON), ("Accept", f"{JSON}, {EVENTS}")]
         elif method == "GET":
             fields.append(("Accept", EVENTS))
-        # Also for a POST without a body (RFC 9110, section 8.6), which a server could otherwise refuse with 411.
+        # A POST without a body has it, too (RFC 9110, section 8.6); a server could otherwise refuse it with 411.
         if body or method == "POST":
             fields.append(("Content-Length", str(len(body))))
         # The handshake belongs to no session yet, and settles the revision.
-        if not (isinstance(message, dict) and message.get("method") == "initialize"):
+        if member_of(message, "method") != "initialize":
             if self._session is not None:
                 fields.append((SESSION_ID, self._session))
             if self._revision >= _VERSION_HEADER_SINCE:
@@ -376,14 +376,13 @@ class StreamableHttpWire:
 
     def _version(self, message: Any) -> str:
         """Return the revision that a message names itself, if it is one; a header that contradicts it is a fault."""
-        named = _meta(message).get(meta.PROTOCOL_VERSION) if self._modern else None
+        named = member_of(message, "params", "_meta", meta.PROTOCOL_VERSION) if self._modern else None
         return named if isinstance(named, str) and named.isascii() and named.isprintable() else self._revision
 
     def _mirrored(self, message: dict[str, Any]) -> list[tuple[str, str]]:
         """Return the headers that repeat what a request says (2026-07-28, Request Metadata)."""
         fields, method = [(METHOD, message["method"])], message["method"]
-        params = message.get("params")
-        params = params if isinstance(params, dict) else {}
+        params = object_of(message.get("params"))
         name = params.get(NAMED_BY.get(method, ""))
         # A value that can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it
         # likes.
@@ -398,8 +397,8 @@ class StreamableHttpWire:
         if not exchange.done.is_set():
             exchange.how = how
             exchange.scope.cancel("the kit has broken off this exchange")
-        # Until the end is noted: what is sent next must come after it on the tape, or rules would see a stream as still
-        # open.
+        # This waits until the end is noted: what is sent next must come after it on the tape, or rules would see the
+        # stream as still open.
         await exchange.done.wait()
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
@@ -418,7 +417,7 @@ class StreamableHttpWire:
         self._listening = opened.number
         return opened
 
-    # --- one exchange: a task of its own ------------------------------------------------------------------------------
+    # --- one exchange, which is a task --------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
         # These facts are true if an exception leaves the block below.
@@ -508,15 +507,15 @@ class StreamableHttpWire:
             except GONE as exc:
                 reason = f"the connection broke: {exc.__cause__ or exc}"
             except h11.RemoteProtocolError as exc:
-                # For a connection that ends before the response, h11 has no word about what came, which shows the other
-                # protocol.
+                # When a connection ends before the response, h11's message does not quote what came, which shows the
+                # protocol that the target speaks instead.
                 if not reader.has_ended or exchange.status:
                     reason = self._not_http(exchange, str(exc))
                 elif seen := reader.unread:
                     reason = self._not_http(exchange, f"it sent {seen[:40]!r}")
                 else:
                     reason = "it closed the connection"
-            # A server may close a connection at any time between two requests; that was no answer to this one.
+            # A server may close a connection at any time between two requests; that was no reaction to this one.
             if reason and reused is not None and not exchange.status:
                 await trio.aclose_forcefully(stream)
                 continue
@@ -528,11 +527,11 @@ class StreamableHttpWire:
 
     def _take_idle(self) -> trio.abc.Stream | None:
         while self._idle:
-            # The last one first: the longer a connection has been idle, the likelier the server has closed it.
+            # The last one is taken first: the longer a connection has been idle, the likelier the server has closed it.
             stream, since = self._idle.pop()
             if trio.current_time() - since < REUSED_WITHIN:
                 return stream
-            self._nursery.start_soon(trio.aclose_forcefully, stream)
+            self.nursery.start_soon(trio.aclose_forcefully, stream)
         return None
 
     def _not_http(self, exchange: _Exchange, problem: str) -> str:
@@ -563,7 +562,7 @@ class StreamableHttpWire:
 
     def _begin(self, exchange: _Exchange, response: h11.Response) -> bool:
         """Note the head of a response; return whether an event stream follows."""
-        # Latin-1 has a character for each byte, so no header can fail here. With their own spelling, for the
+        # Latin-1 has a character for each byte, so no header can fail here. The names keep their spelling, for the
         # transcript.
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()]
         exchange.status = response.status_code
@@ -587,7 +586,7 @@ class StreamableHttpWire:
             return
         asked = exchange.message if is_request(exchange.message) else {}
         result = message.get("result")
-        # A request of the server's may have the same id: each side chooses its own ones.
+        # A request of the server may have the same id: each side chooses its own ids.
         if "method" not in message and asked and message.get("id") == asked.get("id"):
             exchange.answered = True
             # Both eras want the stream to end with the response; open streams would use up the server's connections.
@@ -639,7 +638,7 @@ class SseWire(StreamableHttpWire):
         return math.inf if 200 <= exchange.status < 300 else None
 
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
-        # A path, or a URL of the same server.
+        # The data is a path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
             # The host is dropped: the server that is checked must not be able to direct the traffic of a check to
@@ -652,7 +651,7 @@ class SseWire(StreamableHttpWire):
 def http_wire(
     parameters: HttpServerParameters, *, connect: Connect | None = None, ssl_context: ssl.SSLContext | None = None
 ) -> OpenWire:
-    """Return what opens a wire to a server over Streamable HTTP or HTTP+SSE.
+    """Return a function that opens wires to a server over Streamable HTTP or HTTP+SSE.
 
     Args:
         parameters: Where the server is, and the headers to send with each request.
@@ -668,40 +667,22 @@ def http_wire(
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[StreamableHttpWire]:
         # The server is tried at once: if it is not there, that must be an error here, not in the first request.
         await trio.aclose_forcefully(await server.connect())
-        # A list, since the wire needs the nursery, and the nursery what ends the wire.
-        wires: list[StreamableHttpWire] = []
-
-        async def leave() -> None:
-            for wire in wires:
-                await wire.leave()
-
-        async def close() -> None:
-            for wire in wires:
-                await wire.close()
-
+        wire = (SseWire if parameters.kind == "sse" else StreamableHttpWire)(tape, number, revision, server, shared)
         # The wire closes once the tasks have ended: until then, the end of an exchange may still leave a connection.
-        async with closing(close), background_nursery(leave) as nursery:
-            if parameters.kind == "sse":
-                wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
-                await old.open()
-            else:
-                wires.append(StreamableHttpWire(tape, number, revision, server, nursery, shared))
-            yield wires[0]
+        async with closing(wire.close), background_nursery(wire.leave) as wire.nursery:
+            if isinstance(wire, SseWire):
+                await wire.open()
+            yield wire
 
     return opened
 
 
 def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_context: ssl.SSLContext | None) -> _Server:
-    parts = urlsplit(parameters.url)
-    scheme = {"https": "tls"}.get(parts.scheme, "tcp")
-    host, port = parts.hostname or "", parts.port or {"tls": 443, "tcp": 80}[scheme]
-    path = parts.path or "/"
-    address = Address(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}", scheme, parts.netloc, host, port)
+    address, path = web_address(parameters.url)
     return _Server(
         name=address.url,
-        path=f"{path}?{parts.query}" if parts.query else path,
-        # User and password are no part of the Host header (RFC 9110, section 7.2).
-        authority=parts.netloc.rpartition("@")[2],
+        path=path,
+        authority=address.place,
         headers=parameters.headers,
         connect=connect or partial(open_socket, address, ssl_context, https_compatible=True),
     )
@@ -710,19 +691,6 @@ def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_conte
 def _asks(message: Any, request_id: Any) -> bool:
     """Return whether a message is the request with this id: 1 and "1" are two."""
     return is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _meta(message: Any) -> dict[str, Any]:
-    params = message.get("params") if isinstance(message, dict) else None
-    found = params.get("_meta") if isinstance(params, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 def _clean(text: str) -> bytes:

@@ -28,7 +28,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
-"""Lines of its standard error that are noted of one process (chosen)."""
+"""Lines of standard error that are noted for one process (chosen)."""
 
 EXIT_MOMENT = 0.5
 """Seconds to wait for the exit of a process whose output has ended (chosen)."""
@@ -73,7 +73,7 @@ class LinesWire(MessageWire):
         # `BusyResourceError` if two write to a stream at once.
         async with self._sending:
             for piece in pieces:
-                # Looked at before each piece: the target may have ended the connection during the last one.
+                # This is checked before each piece: the target may have ended the connection during the last one.
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
@@ -162,7 +162,7 @@ async def stream_wire(tape: Tape, number: int, transport: str, stream: trio.abc.
 
 
 def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return what opens a wire to a server on TCP, TLS or a Unix socket.
+    """Return a function that opens wires to a server on TCP, TLS or a Unix socket.
 
     Raises:
         TypeError, ValueError: If it is not the URL of one.
@@ -182,7 +182,7 @@ def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenW
 
 
 def memory_wire(server: Servable) -> OpenWire:
-    """Return what opens a wire to a server in this program, over streams in memory."""
+    """Return a function that opens wires to a server in this program, over streams in memory."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
@@ -202,8 +202,7 @@ def memory_wire(server: Servable) -> OpenWire:
                 # like one that closes at once.
                 await start(nursery, serve)
             except Exception as exc:
-                # A server of the user's may raise anything. What opens wires expects this one for a target that is not
-                # there.
+                # The user's server may raise anything. Callers expect this exception for a target that is not there.
                 raise TransportError(f"the server did not start: {type(exc).__name__}: {exc}") from exc
             async with stream_wire(tape, number, "memory", ours) as wire:
                 yield wire
@@ -269,7 +268,7 @@ class ProcessWire(LinesWire):
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
-        # The order of `basic/transports` (stdio, shutdown): close its input, wait, SIGTERM, SIGKILL.
+        # This is the order of `basic/transports` (stdio, shutdown): close its input, wait, SIGTERM, SIGKILL.
         self._ending = True
         await self._close_input()
         began = trio.current_time()
@@ -291,7 +290,7 @@ class ProcessWire(LinesWire):
 
 
 def process_wire(parameters: StdioServerParameters) -> OpenWire:
-    """Return what starts a server as a process and opens a wire to it; its standard error is noted, not shown."""
+    """Return a function that starts a server as a process and opens a wire to it; its standard error is only noted."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:

@@ -1,4 +1,4 @@
-"""Any transport that has a link: what the library itself can send over it, and what comes."""
+"""Wires over links: any transport that has one, with the messages that the library itself can send."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class LinkWire(MessageWire):
 
 
 def link_wire(connect: LinkFactory) -> OpenWire:
-    """Return what opens a wire over a transport of one's own."""
+    """Return a function that opens wires over any transport that has a link."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinkWire]:

@@ -27,8 +27,8 @@ class TooMuch(Exception):
 
 def to_text(message: Any) -> bytes:
     """Return a JSON value as text, without line breaks."""
-    # Raw UTF-8, as the transports want it (basic/transports): with escapes alone, no target would ever be tested with
-    # it.
+    # The text is raw UTF-8, as the transports want it (basic/transports): with escapes alone, no target would ever be
+    # tested with it.
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # a lone surrogate, which has no UTF-8 and must be escaped
@@ -59,9 +59,9 @@ class Notes:
         if sender == "client":
             self._tape.traffic += len(text)
         try:
-            # Not `loads` of bytes, which would take UTF-16 too; and Python's NaN and Infinity are not JSON.
+            # From bytes, `loads` would accept UTF-16 as well. Python's NaN and Infinity are not JSON.
             message = json.loads(text.decode(), parse_constant=_refuse)
-        # Python's parser gives up at some depth. What lies deeper is kept as text: no rule then takes it for a message.
+        # Python's parser gives up at some depth. A deeper value is kept as text, so no rule treats it as a message.
         except (ValueError, RecursionError):
             return self._tape.note(
                 "text", sender, connection=self._number, exchange=exchange, text=bytes(text), **facts
@@ -102,7 +102,7 @@ class Notes:
         if self._tape.is_full:
             raise TooMuch(f"more than {self._tape.most} messages came at once")
         self._tape.traffic += size
-        # Since the last send, and not in all: a long check rightly gets much more than this from a healthy target.
+        # Only the bytes since the last send count: a long check rightly gets much more in all from a healthy target.
         self._unasked += size
         if self._unasked > MOST:
             raise TooMuch(f"more than {MOST} bytes came after the last thing that was sent")
@@ -130,6 +130,6 @@ class LineSplitter:
             start = end + 1
         del self.rest[:start]
         self._looked_at = len(self.rest)
-        # Only the rest can grow without end: a complete line has passed this check, but for its last chunk.
+        # Only the rest can grow without end: a complete line has passed this check, except for its last chunk.
         if len(self.rest) > LONGEST:
             raise TooMuch(f"a line has more than {LONGEST} bytes")

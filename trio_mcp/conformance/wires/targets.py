@@ -32,10 +32,10 @@ class WireTarget:
 
 
 def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return what opens wires to a target.
+    """Return a function that opens wires to a target.
 
     Args:
-        target: What a `Client` takes, except several ways at once.
+        target: A target of a `Client`, except several ways at once.
         ssl_context: How to check the certificate of a server.
 
     Raises:
@@ -64,7 +64,7 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
 
 def _by_url(url: str, ssl_context: ssl.SSLContext | None) -> OpenWire:
     scheme, separator, _ = url.partition(":")
-    # Schemes ignore case (RFC 3986, section 3.1). The part before the first colon, as `unix:/path` has no `//`.
+    # Schemes ignore case (RFC 3986, section 3.1). The scheme ends at the first colon, as `unix:/path` has no `//`.
     match scheme.lower():
         case "http" | "https":
             return http_wire(HttpServerParameters(url), ssl_context=ssl_context)

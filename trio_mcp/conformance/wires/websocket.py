@@ -1,4 +1,4 @@
-"""WebSocket by hand: each frame is ours."""
+"""WebSocket by hand: the kit makes each frame itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import trio
 import wsproto
@@ -31,7 +30,7 @@ from trio_mcp.conformance.wires.wire import MessageWire, OpenWire
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.lines import CHUNK
-from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.addresses import web_address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.websocket.sockets import SUBPROTOCOL
 from trio_mcp.websocket.text_frames import text_frame
@@ -42,7 +41,7 @@ OPENING_TIMEOUT: Final = 10.0
 """Seconds for the handshake (chosen)."""
 
 GOODBYE_TIMEOUT: Final = 1.0
-"""Seconds for the target to answer a close frame (chosen)."""
+"""Seconds for the target to reply to a close frame (chosen)."""
 
 
 class WebSocketWire(MessageWire):
@@ -68,7 +67,8 @@ class WebSocketWire(MessageWire):
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a text frame; or all of them as one message, in a frame each.
 
-        What is not UTF-8 is left out: a server must end the connection then (RFC 6455, section 8.1), whatever MCP says.
+        A text that is not UTF-8 is left out: a server must end the connection then (RFC 6455, section 8.1), whatever
+        MCP says.
         """
         if not _is_utf8(b"".join(texts)):
             self.notes.mark("unsent", reason="a text frame holds UTF-8")
@@ -80,7 +80,7 @@ class WebSocketWire(MessageWire):
         elif texts:
             frames = b""
             for number, text in enumerate(texts):
-                # The opcode stands in the first frame only, the final bit in the last (RFC 6455, section 5.4).
+                # Only the first frame has the opcode, and only the last the final bit (RFC 6455, section 5.4).
                 frame = bytearray(text_frame(text, True))
                 frame[0] = (0x80 if number == len(texts) - 1 else 0) | (0 if number else 0x01)
                 frames += frame
@@ -125,7 +125,7 @@ class WebSocketWire(MessageWire):
             self.notes.mark("unsent", reason="the target does not read any more")
 
     async def _put(self, data: bytes) -> bool:
-        # The reader sends as well, pongs and close frames. One frame must not begin within another, and Trio refuses a
+        # The reader also sends: pongs and close frames. One frame must not begin within another, and Trio refuses a
         # second sender.
         async with self._sending:
             try:
@@ -151,10 +151,10 @@ class WebSocketWire(MessageWire):
                 for event in self._protocol.events():
                     if isinstance(event, CloseConnection):
                         facts = {"reason": event.reason or "closed", "code": int(event.code)}
-                        # At once, and not when TCP ends, which may take long: after the close frames no data may follow
-                        # (RFC 6455, section 5.5.1).
+                        # The close is noted at once, because the end of TCP may take long: after the close frames no
+                        # data may follow (RFC 6455, section 5.5.1).
                         self.notes.close("server", **facts)
-                        # If this side has sent its close frame before, theirs was the answer, and wsproto refuses a
+                        # If this side has sent its close frame first, theirs was the reply, and wsproto refuses a
                         # second one.
                         with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                             await self._put(self._protocol.send(event.response()))
@@ -168,7 +168,7 @@ class WebSocketWire(MessageWire):
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
-        # A reset in place of a close frame is worth telling apart: often the server process has died.
+        # A reset in place of a close frame is reported as one: often the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:
@@ -187,16 +187,11 @@ class WebSocketWire(MessageWire):
 
 
 def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return what opens a wire to a server on a WebSocket."""
-    parts = urlsplit(parameters.url)
-    scheme = {"wss": "tls"}.get(parts.scheme, "tcp")
-    host, port = parts.hostname or "", parts.port or {"tls": 443, "tcp": 80}[scheme]
-    # Without user and password, which have no place in a Host header (RFC 9110, section 7.2), nor in a report.
-    authority, path = parts.netloc.rpartition("@")[2], parts.path or "/"
-    address = Address(f"{parts.scheme}://{authority}{path}", scheme, parts.netloc, host, port)
+    """Return a function that opens wires to a server over WebSockets."""
+    address, path = web_address(parameters.url)
     request = Request(
-        host=authority,
-        target=f"{path}?{parts.query}" if parts.query else path,
+        host=address.place,
+        target=path,
         subprotocols=[SUBPROTOCOL],
         extra_headers=[(name.encode(), value.encode()) for name, value in parameters.headers.items()],
     )
@@ -204,7 +199,7 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[WebSocketWire]:
         stream = await open_socket(address, ssl_context, https_compatible=True)
-        # Around the handshake, too: one that fails, or is cancelled, must not leave its connection open.
+        # The block includes the handshake: if it fails, or is cancelled, it must not leave its connection open.
         async with closing(partial(trio.aclose_forcefully, stream)):
             protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
             subprotocol = await _shake_hands(stream, protocol, request, address.url)
@@ -219,12 +214,12 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
 async def _shake_hands(
     stream: trio.abc.Stream, protocol: wsproto.WSConnection, request: Request, name: str
 ) -> str | None:
-    problem = f"did not answer within {OPENING_TIMEOUT:g} seconds"
+    problem = f"did not respond within {OPENING_TIMEOUT:g} seconds"
     try:
         with trio.move_on_after(OPENING_TIMEOUT):
             await stream.send_all(protocol.send(request))
             while True:
-                # One byte at a time: a frame that comes right behind the handshake is for the reader.
+                # This reads one byte at a time: a frame that comes right behind the handshake is for the reader.
                 data = await stream.receive_some(1)
                 protocol.receive_data(bytes(data) or None)
                 for event in protocol.events():
@@ -235,7 +230,7 @@ async def _shake_hands(
                     if isinstance(event, (RejectData, CloseConnection)):
                         break
                 if not data:
-                    problem = "closed the connection instead of answering the handshake"
+                    problem = "closed the connection instead of responding to the handshake"
                     break
     except (trio.BrokenResourceError, wsproto.utilities.RemoteProtocolError) as exc:
         problem = f"is not a WebSocket: {exc}"

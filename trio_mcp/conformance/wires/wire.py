@@ -59,7 +59,7 @@ class MessageWire:
     """The common part of wires whose connection carries messages both ways, which is all but those over HTTP.
 
     Attributes:
-        notes: Where everything is noted that happens on the connection.
+        notes: Notes everything that happens on the connection.
     """
 
     notes: Notes

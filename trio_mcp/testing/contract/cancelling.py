@@ -61,7 +61,7 @@ class _Steps(trio.abc.Instrument):
             finally:
                 self.off()
 
-    # The steps of all tasks: it matters how far the transport's own have come when the cancellation strikes.
+    # The steps of all tasks count: it matters how far the transport's own have come when the cancellation strikes.
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.count += 1
         self._look()
@@ -77,9 +77,10 @@ class _Steps(trio.abc.Instrument):
 async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     """Run a scenario, and again with a cancellation at each of its steps, or at as many as are asked for."""
     await scenario(whole := _Steps())
-    # A few more than were counted: Trio shuffles its tasks, so the next run may take longer.
+    # A few more steps are tried than were counted: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
-    # Spread over all of it: the last steps, in which things are closed, matter as much as the first.
+    # The places are spread over the whole scenario: the last steps, in which things are closed, matter as much as the
+    # first.
     for n in range(places := min(total, stage.places)):
         await scenario(_Steps(n * total // places))
 
@@ -94,7 +95,7 @@ async def cancel_open(stage: Stage) -> None:
             steps.on()
             try:
                 async with stage.pair():
-                    # Before anything happens in the block, which is not what this rule is about.
+                    # This comes before anything happens in the block, which this rule is not about.
                     steps.off()
             finally:
                 steps.off()
@@ -190,9 +191,9 @@ async def checkpoints(stage: Stage) -> None:
         async with _Leaving(stage.bare(), check) as (client, server):
             ends = {"client": client, "server": server}
             for name, other in (("client", "server"), ("server", "client")):
-                await check(f"the {name}'s send", ends[name].write.send(_message(stage)))
+                await check(f"the {name}'s send", ends[name].write.send(SessionMessage(stage.note())))
                 await check(f"the {other}'s receive", ends[other].read.receive())
-                # There the server may not begin, so its send would wait for a request that never comes.
+                # With this trait the server may not begin: its send would wait for a request that never comes.
                 if "calls_only" in stage.traits:
                     break
             for half in (client.write, client.read, server.write, server.read):
@@ -281,12 +282,7 @@ async def cancel_receive(stage: Stage) -> None:
                 sent = [stage.note() for _ in range(SOME)]
                 arrived: list[Incoming] = []
                 async with trio.open_nursery() as nursery:
-
-                    @nursery.start_soon
-                    async def send() -> None:
-                        for message in sent:
-                            await source.send(message)
-
+                    nursery.start_soon(source.send_all, sent)
                     with stage.within(f"{SOME} receives"), steps.cancelling():
                         for _ in sent:
                             arrived.append((await target.link.read.receive()).message)
@@ -321,7 +317,3 @@ async def cancel_close(stage: Stage) -> None:
                     raise stage.broken(f"the {each.name}'s {half}.aclose(), {steps}: {text}")
 
         await _everywhere(stage, scenario)
-
-
-def _message(stage: Stage) -> SessionMessage:
-    return SessionMessage(stage.note())

@@ -16,7 +16,7 @@ from trio_mcp.testing.contract.stage import Cut, Pair, Raw, Stage
 
 __all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
 
-# Collected, not listed: a new rule can't be left out by mistake.
+# The rules are collected, not listed, so that a new one can't be left out by mistake.
 RULES: Final = {
     each.name: each
     for subject in (delivery, framing, pressure, ending, lifetime, cancelling)
@@ -29,7 +29,7 @@ FIRST: Final = RULES["opens"]
 """Without this rule, no other can be checked."""
 
 AT_MOST: Final = 30
-"""How many times the timeout a rule may take, before what it waits for is given up (chosen)."""
+"""The most time that a rule may take before it is given up, as a multiple of the timeout (chosen)."""
 
 
 @attrs.frozen
@@ -51,7 +51,7 @@ class ContractReport:
     def __str__(self) -> str:
         count = len(self.kept)
         lines = [f"{count} rule{'s' * (count != 1)} kept, {len(self.broken)} broken"]
-        lines += [f"broken: {name}: {_sentence(name)}. {what}" for name, what in self.broken.items()]
+        lines += [f"broken: {name}: {RULES[name].sentence}. {what}" for name, what in self.broken.items()]
         lines += [f"waived: {name}, by the trait {trait!r}" for name, trait in self.waived.items()]
         lines += [f"not checked: {name}: {why}" for name, why in self.unchecked.items()]
         return "\n".join(lines)
@@ -61,7 +61,7 @@ class ContractBroken(AssertionError):
     """A transport breaks the contract; the text names each rule that it breaks, with what happened.
 
     Attributes:
-        report: What was found.
+        report: The report of the check.
     """
 
     def __init__(self, report: ContractReport) -> None:
@@ -92,8 +92,8 @@ async def check_transport(
         pair: Yields the two ends of a connection, as links: the client's, then the server's.
         raw: Yields a link, and the stream at the other end of its connection, to be fed with bytes.
         cut: Yields a link, and a function, sync or async, that destroys its connection as a crash would.
-        traits: What the transport does not promise. The rules that a trait stands for are still checked: if the
-            transport keeps them all, the trait is wrong.
+        traits: The promises that the transport does not make. The rules that a trait stands for are still checked: if
+            the transport keeps them all, the trait is wrong.
         rules: The names of the rules to check; all of them by default.
         frame: Turns a JSON text into the bytes that carry it over the raw stream; by default a line.
         max_message_size: The longest message that the link from ``raw`` accepts, in bytes; small, so that one over the
@@ -144,15 +144,10 @@ async def check_transport(
     for trait in traits:
         # A trait may stand for several rules, and is needed if one of them is broken. With `rules=` perhaps none was
         # checked, which proves nothing.
-        if trait not in waived.values() and any(RULES[name].unless == trait for name in kept):
-            broken.update(
-                {
-                    name: f"the trait {trait!r} is declared, but the rule is kept"
-                    for name in kept
-                    if RULES[name].unless == trait
-                }
-            )
-            kept = [name for name in kept if name not in broken]
+        if trait not in waived.values():
+            needless = [name for name in kept if RULES[name].unless == trait]
+            broken |= dict.fromkeys(needless, f"the trait {trait!r} is declared, but the rule is kept")
+            kept = [name for name in kept if name not in needless]
     report = ContractReport(tuple(kept), broken, waived, unchecked)
     if broken:
         raise ContractBroken(report)
@@ -162,10 +157,6 @@ async def check_transport(
 def _known(kind: str, names: Collection[str], known: Collection[str]) -> None:
     if unknown := set(names) - set(known):
         raise ValueError(f"unknown {kind} {min(unknown)!r}; the {kind}s are {', '.join(known)}")
-
-
-def _sentence(name: str) -> str:
-    return RULES[name].sentence
 
 
 # --- one rule ---------------------------------------------------------------------------------------------------------
@@ -183,10 +174,10 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
         with scope:
             try:
                 await rule.check(stage)
-            # No further: Ctrl-C and cancellations are not the transport's fault, and have to get out.
+            # No more is caught: Ctrl-C and cancellations are not the transport's fault, and have to get out.
             except Exception as exc:
                 raised.append(exc)
-        # Outside the scope, so that it is reached as well when the scope was cancelled.
+        # This is outside the scope, so that it is also reached when the scope was cancelled.
         over.set()
 
     # The rule runs in a separate task, so that it can be given up.
@@ -201,9 +192,10 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
             with trio.move_on_after(stage.timeout):
                 await over.wait()
             if not over.is_set():
-                # Repeated: there may be a shield within the shield, or a loop that catches what is raised in it.
+                # This is repeated: there may be a shield within the shield, or a loop that catches what is raised in
+                # it.
                 _wrest(tasks[0])
-    # The first finding says most; later trouble may follow from it.
+    # The first finding says the most; later trouble may follow from it.
     return next(iter([*stage.found, *map(_told, raised)]), None)
 
 

@@ -27,7 +27,7 @@ MANY: Final = 4 * BUFFER
 """Messages that don't fit into the buffers of a link (chosen)."""
 
 ENVELOPE: Final = 200
-"""Bytes of a message besides its value, at most."""
+"""Bytes of a message without its value, at most."""
 
 
 @rule("A connection opens, carries a request and its response, and closes")
@@ -51,12 +51,7 @@ class _Direction:
     async def run(self, messages: list[Incoming]) -> None:
         self.sent = messages
         async with trio.open_nursery() as nursery:
-
-            @nursery.start_soon
-            async def send() -> None:
-                for message in messages:
-                    await self.source.send(message)
-
+            nursery.start_soon(self.source.send_all, messages)
             self.arrived = await self.target.collect(len(messages))
             # Nothing more is due, so what comes now is a message too many.
             self.arrived += await self.target.more()
@@ -74,7 +69,7 @@ async def _converse(stage: Stage) -> tuple[_Direction, _Direction]:
     """Let the client send many messages, then the server its responses and, if it may, as many notifications."""
     async with stage.pair() as (client, server):
         up, down = _Direction(client, server), _Direction(server, client)
-        # Long ones among short ones: what carries each on its own will mix them up.
+        # There are long messages among short ones: a transport that carries each separately will mix them up.
         await up.run([stage.call("x" * 100_000 * (n % 32 == 0)) if n % 4 == 0 else stage.note() for n in range(MANY)])
         down.sent = []
         for n, message in enumerate(up.arrived):
@@ -253,8 +248,7 @@ async def unsendable(stage: Stage) -> None:
         for what, value in (("a lone surrogate", "\ud800"), ("NaN", float("nan")), ("a foreign object", object())):
             good = stage.call()
             bad = (stage.call(value), stage.note(value))
-            for message in (*bad, good):
-                await client.send(message)
+            await client.send_all((*bad, good))
             arrived = await _until(server, good)
             # Some links hand on objects, and so have no trouble with them.
             if bad[0] not in arrived:

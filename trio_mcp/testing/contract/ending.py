@@ -22,15 +22,15 @@ __all__: list[str] = []
 
 @rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
 async def flushed(stage: Stage) -> None:
-    # A connection each, since a closed one is of no more use. Behind a full buffer a close may overtake what waits.
+    # Each case has its own connection, since a closed one is of no more use. Behind a full buffer a close may overtake
+    # what waits.
     for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
         async with stage.pair() as ends:
             for source, target in ways(stage, *ends)[way : way + 1]:
                 sent = [stage.note("x" * (n % 7 * 1000)) for n in range(count)]
 
                 async def send(source: End = source, sent: list[Any] = sent) -> None:
-                    for message in sent:
-                        await source.send(message)
+                    await source.send_all(sent)
                     await source.close()
 
                 async with trio.open_nursery() as nursery:
@@ -52,8 +52,7 @@ async def crossing(stage: Stage) -> None:
                     # It reads on: otherwise the other end would wait for room, and this would test backpressure.
                     nursery.start_soon(source.ends)
                 sent = [stage.note() for _ in range(count)]
-                for message in sent:
-                    await source.send(message)
+                await source.send_all(sent)
                 await source.close()
                 if len(arrived := await target.collect(count)) < count:
                     text = f"the {source.name} closed while the {target.name} was sending"
@@ -131,13 +130,11 @@ async def waking(stage: Stage) -> None:
 async def half_close(stage: Stage) -> None:
     async with stage.pair() as (client, server):
         requests = [stage.call() for _ in range(8)]
-        for request in requests:
-            await client.send(request)
+        await client.send_all(requests)
         for _ in requests:
             await server.receive()
         responses = [stage.answer(request) for request in requests]
-        for response in responses:
-            await server.send(response)
+        await server.send_all(responses)
         # Over HTTP the other requests may fail with the close; what has arrived is there.
         first = await client.receive()
         # The cushion is real time, for data that is in the kernel while every task waits.

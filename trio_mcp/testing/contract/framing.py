@@ -1,4 +1,4 @@
-"""Rules about bytes: however they are cut, and whatever is among them, each message stands for itself."""
+"""Rules about bytes: however they are cut, and whatever is among them, no message affects another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GARBAGE: Final[dict[str, bytes]] = {
 """Texts in UTF-8 that are not messages."""
 
 SLACK: Final = 1024 * 1024
-"""Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""
+"""Bytes of memory that a message over the limit may take in addition to a few times the limit (chosen)."""
 
 
 async def _write(stage: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
@@ -64,7 +64,7 @@ async def one_chunk(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
         messages = [stage.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
-            # More messages than a link buffers: the write may have to wait for the reader below.
+            # These are more messages than a link buffers: the write may have to wait for the reader below.
             nursery.start_soon(_write, stage, stream, *map(encode, messages))
             for message in messages:
                 await link.take(message, "200 messages in one piece")
@@ -76,7 +76,7 @@ async def one_chunk(stage: Stage) -> None:
 )
 async def garbage(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
-        # A good message first: over TCP, the first line decides whether the connection is kept at all.
+        # A good message comes first: over TCP, the first line decides whether the connection is kept at all.
         for name, text in {"a message": b"", **GARBAGE}.items():
             if text:
                 await _write(stage, stream, text)
@@ -114,7 +114,8 @@ async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed:
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
 async def not_utf8(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
-        # Valid but for two bytes that UTF-8 never contains (RFC 3629, section 1); if replaced, they make a message.
+        # This is valid except for two bytes that UTF-8 never contains (RFC 3629, section 1). A reader that replaces
+        # them gets a message.
         framed = stage.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
         await _only_itself(stage, link, stream, framed, len(framed))
 
@@ -140,8 +141,8 @@ async def cut_off(stage: Stage) -> None:
 async def too_large(stage: Stage) -> None:
     assert stage.max_message_size is not None
     limit = stage.max_message_size
-    # Made before the measurement and fed in small pieces, so that the check's own copies don't count. Its size leaves a
-    # wide gap to what is allowed below.
+    # It is made before the measurement and fed in small pieces, so that the check's own copies don't count. It is far
+    # larger than the memory that is allowed below.
     framed = stage.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
     async with stage.raw() as (link, stream):
         most = await _most_memory(lambda: _only_itself(stage, link, stream, framed, max(limit // 8, 1)))
@@ -150,7 +151,7 @@ async def too_large(stage: Stage) -> None:
 
 
 async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
-    """Return how many bytes of memory there were at most during an operation, besides those before."""
+    """Return how many bytes of memory an operation needed at most, beyond those in use before."""
     was_on = tracemalloc.is_tracing()
     tracemalloc.start()
     try:

@@ -22,7 +22,7 @@ LOAD: Final = 256
 @rule("Both directions carry load at the same time, and neither waits for the other")
 async def load(stage: Stage) -> None:
     async with stage.pair() as (client, server), trio.open_nursery() as nursery:
-        # Room for all of them: the server has to read on while its responses wait.
+        # There is room for all of them: the server has to read on while its responses wait.
         waiting, requests = trio.open_memory_channel[Request](LOAD)
 
         async def ask() -> None:
@@ -30,7 +30,7 @@ async def load(stage: Stage) -> None:
                 await client.send(stage.call("x" * PIECE))
 
         async def serve() -> None:
-            # Each on its own: where few requests can be open at once, the next one comes after a response.
+            # They are taken one by one: where few requests can be open at once, the next one comes after a response.
             for _ in range(LOAD):
                 for message in await server.collect(1):
                     if isinstance(message, Request):
@@ -65,7 +65,7 @@ class Stuck:
 
     def __init__(self, stage: Stage, source: End) -> None:
         self.sent: list[Incoming] = []
-        self._bench = stage
+        self._stage = stage
         self._source = source
         self._stop = False
         self._ended = trio.Event()
@@ -85,11 +85,11 @@ class Stuck:
     async def _send(self) -> None:
         try:
             while not (self._stop or self._too_many):
-                message = self._bench.note("x" * PIECE)
+                message = self._stage.note("x" * PIECE)
                 await self._source.link.write.send(SessionMessage(message))
                 self.sent.append(message)
                 # A transport without bounds would otherwise take all the memory that the machine has.
-                self._too_many = len(self.sent) * PIECE > self._bench.max_waiting
+                self._too_many = len(self.sent) * PIECE > self._stage.max_waiting
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the block is left
         finally:
@@ -99,10 +99,10 @@ class Stuck:
         """Wait until the send, which has been cancelled, has ended."""
         # The scope around this is the one that was cancelled to make the send give up.
         with trio.CancelScope(shield=True):
-            with trio.move_on_after(self._bench.timeout):
+            with trio.move_on_after(self._stage.timeout):
                 await self._ended.wait()
             if not self._ended.is_set():
-                self._bench.broken(f"a send of the {self._source.name}'s that waits did not react to its cancellation")
+                self._stage.broken(f"a send of the {self._source.name}'s that waits did not react to its cancellation")
                 # A send that ignores its cancellation ends only when it is read, and so does its nursery.
                 await self.drain(target)
 
@@ -121,9 +121,9 @@ class Stuck:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
-            with self._bench.within(f"a send of the {self._source.name}'s to a reader that reads again"):
+            with self._stage.within(f"a send of the {self._source.name}'s to a reader that reads again"):
                 await self._ended.wait()
-            with trio.move_on_after(self._bench.timeout):
+            with trio.move_on_after(self._stage.timeout):
                 pause = 0.01
                 while missing():
                     await trio.sleep(pause)

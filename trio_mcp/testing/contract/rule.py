@@ -31,7 +31,7 @@ class ContractRule:
 
     Attributes:
         name: Its name.
-        sentence: What it asks of a transport.
+        sentence: The promise that it asks of a transport.
         check: Checks it; raises `Broken`, or anything that a transport raises that breaks it.
         needs: The argument of `check_transport` that it needs besides the pair, if any.
         unless: The trait of transports that don't keep it, if there may be any.

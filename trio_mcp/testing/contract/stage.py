@@ -7,7 +7,7 @@ import gc
 import math
 import os
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -73,6 +73,11 @@ class End:
             except (trio.BrokenResourceError, trio.ClosedResourceError, ValueError, TypeError) as exc:
                 raise self.stage.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
 
+    async def send_all(self, messages: Iterable[Any]) -> None:
+        """Send messages, one after the other."""
+        for message in messages:
+            await self.send(message)
+
     async def receive(self) -> Incoming:
         """Take the next message."""
         with self.stage.within(f"the {self.name}'s receive"):
@@ -94,7 +99,7 @@ class End:
         """Take as many messages as come, up to this number; wait so many seconds for each, or the timeout."""
         taken: list[Incoming] = []
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-            # A timeout for each message and not for all of them: a transport that is slow is not broken.
+            # Each message has its own timeout: a transport that is slow is not broken.
             while len(taken) < count:
                 with trio.move_on_after(self.stage.timeout if seconds is None else seconds) as scope:
                     taken.append((await self.link.read.receive()).message)
@@ -158,13 +163,13 @@ class Stage:
     """The transport that is checked, and what the check knows about it.
 
     Attributes:
-        traits: What it does not promise.
+        traits: The promises that it does not make.
         timeout: Seconds for anything that must happen.
         places: How many places each operation is cancelled at.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
         max_message_size: The limit of the link that `raw` yields, if one is known.
         frame: Turns a JSON text into the bytes that carry it over the raw stream.
-        found: What was found about the rule that runs, in order.
+        found: The findings about the rule that runs, in order.
     """
 
     def __init__(
@@ -210,7 +215,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _opened(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        # One scope around all of it: one around the opening alone would end inside the manager's nursery.
+        # One scope surrounds all of it: one around the opening alone would end inside the manager's nursery.
         phase = "opening"
         with trio.CancelScope(deadline=trio.current_time() + self.timeout) as scope:
             async with manager as ends:
@@ -233,7 +238,7 @@ class Stage:
             yield End(self, "client", client), End(self, "server", server)
 
     def bare(self) -> AbstractAsyncContextManager[tuple[Link, Link]]:
-        """Return what opens a connection, without any bounds; for rules about the opening itself."""
+        """Return a context manager that opens a connection, without any bounds; for rules about the opening itself."""
         return self._pair()
 
     @contextlib.asynccontextmanager
@@ -292,7 +297,7 @@ class Stage:
         """Wait until nothing is there that was not there before; return what does not go away."""
         deadline = trio.current_time() + self.timeout
         pause = 0.01
-        # Polled, because no event says that the system has closed a descriptor.
+        # This polls, because no event says that the system has closed a descriptor.
         while (left := [name for key, name in now().items() if key not in before]) and trio.current_time() < deadline:
             await trio.sleep(pause)
             pause *= 2
@@ -334,7 +339,7 @@ def tasks() -> dict[Any, str]:
 def descriptors() -> dict[Any, str]:
     """Return the open descriptors of this process, with what they lead to where the system tells."""
     found: dict[Any, str] = {}
-    # Not /proc/self/fd, which Linux alone has.
+    # Only Linux has /proc/self/fd.
     for number in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # the folder's own is closed meanwhile
             status = os.fstat(int(number))

@@ -36,7 +36,7 @@ PieceT = TypeVar("PieceT", bytes, tuple[SessionMessage, ...])
 
 
 class Valve:
-    """A place that can be closed to what passes."""
+    """A valve that lets nothing pass while it is closed."""
 
     def __init__(self) -> None:
         self._opened = trio.Event()
@@ -53,7 +53,7 @@ class Valve:
 
     async def passed(self) -> None:
         """Wait until it is open."""
-        # Closed again before this task ran: it has not passed.
+        # If it is closed again before this task runs, the task has not passed.
         while not self._opened.is_set():
             await self._opened.wait()
 
@@ -65,8 +65,8 @@ class FaultStatistics:
     Attributes:
         connections: How many there were.
         live: How many there are.
-        sent: What has been passed on from the side that connects: bytes on a wire, messages on a link.
-        received: What has been passed on to it.
+        sent: The amount passed on from the side that connects: bytes on a wire, messages on a link.
+        received: The amount passed on to it.
         steps: How often each kind of step has begun, by its name; those from a script and those done by hand.
     """
 
@@ -137,7 +137,7 @@ class Flow(Generic[PieceT]):
         return None
 
     async def _take(self) -> bool:
-        """Have a piece, and return whether it is not the end."""
+        """Get a piece, unless one is held; return whether it is one, and not the end."""
         # An `Await` leaves its piece to the next step, and so does a step whose amount ends within a piece.
         if self._held is None:
             self._held = await self.receive()
@@ -167,7 +167,7 @@ class Flow(Generic[PieceT]):
         until = trio.current_time() + seconds
         left = math.inf if amount is None else amount
         while left:
-            # Around this alone: cancelling a send could pass on half of a piece.
+            # Only the receive has a deadline: a send that is cancelled could pass on half of a piece.
             with trio.move_on_at(until):
                 if not await self._take():
                     return True
@@ -194,7 +194,7 @@ class FaultyConnection:
     """A connection that can be ended from outside.
 
     Attributes:
-        faults: What happens to it.
+        faults: Its faults.
         scope: Around all that the connection does.
         ending: How it ends; None if by itself.
     """
@@ -222,7 +222,7 @@ class FaultInjector(abc.ABC):
         self.calm = False
         self._faults = iter(faults)
         self._allowed, self._what = allowed, what
-        # Shared by all connections, so that a stall also holds for those that open later.
+        # The gates are shared by all connections, so that a stall also holds for those that open later.
         self._gates = Valve(), Valve()
         self._live: set[FaultyConnection] = set()
         self._connections = 0
@@ -232,11 +232,11 @@ class FaultInjector(abc.ABC):
     def statistics(self) -> FaultStatistics:
         """Return what has happened so far."""
         sent, received = self._passed
-        # A copy of the counts, since they go on: what a test has asked for before must not change while it compares.
+        # The counts are copied, because they go on: the result that a test has must not change while it compares.
         return FaultStatistics(self._connections, len(self._live), sent, received, dict(self._steps))
 
     def stall(self, *, sent: bool = True, received: bool = True) -> None:
-        """Let nothing pass, on connections that there are and new ones, until `resume`.
+        """Let nothing pass on any connection, existing or new, until `resume`.
 
         Args:
             sent: Whether this holds for what the side that connects sends.
@@ -262,12 +262,12 @@ class FaultInjector(abc.ABC):
 
     @abc.abstractmethod
     def refuse(self, cause: Exception | None = None) -> None:
-        """Refuse new connections, until `accept`; those that there are go on.
+        """Refuse new connections, until `accept`; existing ones go on.
 
         A connection that a `FaultProxy` has not taken yet is reset.
 
         Args:
-            cause: What opening a link raises, by default a `TransportError`. Without meaning on a wire.
+            cause: The exception that opening a link raises, by default a `TransportError`. Ignored on a wire.
         """
 
     @abc.abstractmethod
@@ -290,7 +290,7 @@ class FaultInjector(abc.ABC):
         # The steps are checked only now, since the faults may be an iterator without end.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
         connection = FaultyConnection(faults)
-        # Live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
+        # It is live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
         self._live.add(connection)
         try:
             yield connection

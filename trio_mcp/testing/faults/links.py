@@ -34,7 +34,7 @@ class FaultLinks(FaultInjector):
     Each call opens a link to the inner target and puts its messages through a script.
 
     Args:
-        target: What a `Client` takes: a `Server`, a URL, parameters, or a function that opens a link.
+        target: A target of a `Client`: a `Server`, a URL, parameters, or a function that opens a link.
         faults: The faults of each link, in order; those after the last one are left alone. For the same faults each
             time, pass ``itertools.repeat(Faults(...))``.
         on_sent: Called with each message that the target gets, if given. A sync function.
@@ -79,10 +79,10 @@ class FaultLinks(FaultInjector):
                 ends = _Ends(inner, outbound, inbound, self._on_sent)
                 nursery.start_soon(self._relay, connection, ends)
                 yield Link(read, write)
-                # Left without an exception: what was written last still goes out, as on any other link.
+                # The block was left without an exception: what was written last still goes out, as on any other link.
                 read.close()
                 write.close()
-                # Bounded, because a script may stall what is sent without end.
+                # The wait is bounded, because a script may stall what is sent without end.
                 with trio.move_on_after(GRACE):
                     await ends.written.wait()
 
@@ -92,7 +92,8 @@ class FaultLinks(FaultInjector):
             self._flow(0, partial(_receive, ends.outbound), ends.send),
             self._flow(1, partial(_receive, ends.inner.read), ends.deliver),
         )
-        # Outside the connection's scope, which may be cancelled: closing, and handing on the cause, have to wait.
+        # This is outside the connection's scope, which may be cancelled: closing, and handing on the cause, have to
+        # wait.
         await ends.close(connection.ending)
 
 

@@ -113,7 +113,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             if self._target.scheme == "unix":
                 self._address = f"{stack.enter_context(TemporaryDirectory())}/socket"
             else:
-                # Bound, and never listening: it keeps the port while new connections are refused.
+                # This socket is bound and never listens: it keeps the port while new connections are refused.
                 self._address = stack.enter_context(_bound((_LOOPBACK, 0))).getsockname()
             self.accept()
             # The stack closes the listener however the block ends, and before the folder of its socket is removed.
@@ -135,7 +135,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
         # replace an exception from in here.
         with near.socket, self._opened() as connection:
             try:
-                # Outside the connection's scope: a tear by hand takes effect once both sides are there.
+                # This is outside the connection's scope: a tear by hand takes effect once both sides are there.
                 far = await self._connect()
             except OSError:
                 _abort(near)  # what was accepted can't be refused any more

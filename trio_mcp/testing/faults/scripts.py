@@ -68,8 +68,8 @@ def random_faults(
         if rng.random() < calm:
             yield CALM
             continue
-        # Uniform in the logarithm: 1 to 10 bytes are as frequent as 1,000 to 10,000. Most borders are at the beginning:
-        # handshakes, heads, the first message.
+        # The amount is uniform in the logarithm: 1 to 10 bytes are as frequent as 1,000 to 10,000. Most borders are at
+        # the beginning: handshakes, heads, the first message.
         first: Step = Await() if rng.random() < 0.2 else Pass(int(most ** rng.random()))
         steps = (first, rng.choice(makers)(rng, longest))
         yield Faults(sent=steps) if rng.random() < 0.25 else Faults(received=steps)
@@ -91,7 +91,7 @@ def fault_scripts(
     Raises:
         ModuleNotFoundError: If Hypothesis is not installed.
     """
-    # Here, so that the rest does without it.
+    # It is imported here, so that the rest works without it.
     try:
         from hypothesis import strategies as st
     except ModuleNotFoundError as exc:

@@ -31,7 +31,7 @@ __all__ = [
 
 _some = validator(check_count)
 _amount = attrs.validators.optional(_some)
-# Zero, too: it is what a wait in `fault_scripts` shrinks to.
+# Zero is allowed, because the waits in `fault_scripts` shrink to it.
 _wait = validator(check_seconds, zero=True)
 
 
@@ -94,7 +94,7 @@ class Stall:
 
 @attrs.frozen
 class Drop:
-    """Lose messages. Only on a link, and not what a link may do: for tests of deadlines.
+    """Lose messages. Only on a link, which must not do this: for tests of deadlines.
 
     Attributes:
         amount: How many.
@@ -105,7 +105,7 @@ class Drop:
 
 @attrs.frozen
 class Duplicate:
-    """Pass messages on twice. Only on a link, and not what a link may do: for tests of what guards against it.
+    """Pass messages on twice. Only on a link, which must not do this: for tests of code that guards against it.
 
     Attributes:
         amount: How many.
@@ -124,7 +124,7 @@ class Reset:
     """Break the connection: on a wire both sides get a reset, on a link its user gets a `TransportFailure`.
 
     Attributes:
-        cause: What a link's `TransportFailure` holds, by default a `TransportError`. Without meaning on a wire.
+        cause: The error in the `TransportFailure` of a link, by default a `TransportError`. Ignored on a wire.
     """
 
     cause: Exception | None = None
@@ -151,7 +151,7 @@ class Faults:
         received: The steps for what it receives.
     """
 
-    # Converted, so that a script may be a list, and changes to that list later do not reach it.
+    # They are converted, so that a script may be a list, and later changes to that list do not reach it.
     sent: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
     received: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
 

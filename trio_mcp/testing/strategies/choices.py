@@ -37,7 +37,7 @@ def one_of(choices: Choices, things: Sequence[T]) -> T:
     return things[choices.integer(0, len(things) - 1)]
 
 
-# Hypothesis validates a new strategy at its first draw, which takes longer than the draw. Hence the caches.
+# Hypothesis validates a new strategy at its first draw, which takes longer than the draw, so strategies are cached.
 _integers = functools.lru_cache(1000)(st.integers)
 _numbers = functools.lru_cache(1000)(st.floats)
 

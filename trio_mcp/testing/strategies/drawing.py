@@ -21,7 +21,7 @@ class PlainProvider(HypothesisProvider):
     """
 
     # Hypothesis has no setting for this, and a new provider would have to repeat its distribution for all five types of
-    # choices. If a release renames the method, the test of what a seed gives fails.
+    # choices. If a release renames the method, the test of the values of a seed fails.
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
 

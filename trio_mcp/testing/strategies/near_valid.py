@@ -204,7 +204,7 @@ def _longer(shape: Shape, value: Any, choices: Choices) -> Any:
 
 def _other_text(shape: Shape, value: Any, choices: Choices) -> Any:
     text = _one_of(_ODD_TEXTS, choices)
-    # Within the bounds of the length, so that only the pattern is broken.
+    # The text stays within the bounds of the length, so that only the pattern is broken.
     return text.ljust(shape.length[0], text[-1:] or "!")[: max(int(min(shape.length[1], 100)), 0)]
 
 

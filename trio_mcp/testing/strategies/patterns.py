@@ -235,7 +235,7 @@ class _Reader:
         node = self._alternatives(self._groups if kind is None else name, level + 1)
         if not self._take(")"):
             raise PatternError("a group is not closed")
-        # A positive look-around is written where it stands, which is right surprisingly often.
+        # A positive look-around is written at its place in the pattern, which is right surprisingly often.
         return None if kind in ("!", "<!") else node
 
     def _repeated(self, node: _Node) -> _Node:

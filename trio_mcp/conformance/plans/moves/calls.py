@@ -1,7 +1,8 @@
-"""The moves of a client that keeps all rules: it lists, calls, reads, gets, and looks whether the server is there."""
+"""The moves of a client that keeps all rules: it lists, calls, reads, gets, and checks that the server is there."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +10,9 @@ import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
-from trio_mcp.conformance.plans.moves.model import move
-from trio_mcp.conformance.rules.history import LISTS
-from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Open, Plan, Step
+from trio_mcp.conformance.plans.moves.lists import declared_lists
+from trio_mcp.conformance.plans.moves.model import move, one_of
+from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Open, Plan
 from trio_mcp.testing.strategies.schemas import from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 from trio_mcp.uri_templates import UriTemplate
@@ -27,13 +28,9 @@ __all__ = [
     "read_template",
 ]
 
-# Readable in a report, and not the same twice in a check.
+# These texts can be read in a report, and hardly ever repeat in a check.
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
 _SEGMENTS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1, max_size=12)
-
-
-def _step(step: Step) -> Plan:
-    return (step,)
 
 
 @move(needs=["callable_tools"], weight=12)
@@ -41,7 +38,7 @@ def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool with valid arguments."""
 
     def call(name: str, arguments: Mapping[str, Any], token: bool) -> Plan:
-        return _step(Ask("tools/call", {"name": name, "arguments": arguments}, token=token))
+        return (Ask("tools/call", {"name": name, "arguments": arguments}, token=token),)
 
     return st.one_of(
         [
@@ -55,11 +52,10 @@ def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
 def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call tools for a client that declares nothing, so that none of them may ask it for anything."""
     several = st.lists(call_tool.make(facts), min_size=1, max_size=6)
-    # The connection of the plan that was opened last.
     return several.map(
         lambda found: (
-            # This needs another connection: the legacy era declares capabilities once, in the handshake, and the main
-            # connection declares all of them.
+            # This needs another connection, which -1 refers to below: the legacy era declares capabilities once, in the
+            # handshake, and the main connection declares all of them.
             Open(capabilities={}),
             *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
             AwaitResponses(),
@@ -70,9 +66,9 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["resources"], weight=4)
 def read_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that is listed."""
-    # Sorted, here and in the other moves: a seed must give the same plans whatever order a server lists things in.
+    # The URIs are sorted, as things are in other moves: a seed must give the same plans whatever the order of a list.
     uris = st.sampled_from(sorted(facts.resources))
-    return st.builds(lambda uri, token: _step(Ask("resources/read", {"uri": uri}, token=token)), uris, st.booleans())
+    return st.builds(lambda uri, token: (Ask("resources/read", {"uri": uri}, token=token),), uris, st.booleans())
 
 
 @move(needs=["templates"], weight=4)
@@ -83,7 +79,7 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
         # The values are made up, as the existing ones can't be known; a resource that does not exist must be refused
         # properly.
         names = dict(zip(template.variables, values, strict=True))
-        return _step(Ask("resources/read", {"uri": template.expand(names)}))
+        return (Ask("resources/read", {"uri": template.expand(names)}),)
 
     return st.one_of(
         [
@@ -96,20 +92,18 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
 def _templates(facts: Facts) -> list[UriTemplate]:
     found = []
     for text in facts.templates:
-        try:
+        with contextlib.suppress(TypeError, ValueError):  # of a level that this library does not expand
             found.append(UriTemplate(text))
-        except (TypeError, ValueError):
-            continue  # of a level that this library does not expand
     return found
 
 
 @move(needs=["prompts"], weight=4)
 def get_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Get a prompt with all that it requires, and now and then with what it allows."""
+    """Get a prompt with all arguments that it requires, and sometimes with optional ones."""
 
     def get(name: str, required: Mapping[str, str], more: Mapping[str, str]) -> Plan:
         arguments = {**required, **more}
-        return _step(Ask("prompts/get", {"name": name} | ({"arguments": arguments} if arguments else {})))
+        return (Ask("prompts/get", {"name": name} | ({"arguments": arguments} if arguments else {})),)
 
     return st.one_of(
         [
@@ -136,23 +130,20 @@ def _arguments(prompt: Mapping[str, Any], required: bool) -> list[str]:
 @move(weight=2)
 def list_all(facts: Facts) -> st.SearchStrategy[Plan]:
     """List what the server offers, and the next page of it."""
-    methods = [method for method in LISTS if facts.declares(method.split("/")[0])]
-    if not methods:
-        return st.nothing()
     return st.builds(
-        lambda method, more: (Ask(method), AwaitResponses(), NextPage()) if more else _step(Ask(method)),
-        st.sampled_from(methods),
+        lambda method, more: (Ask(method), AwaitResponses(), NextPage()) if more else (Ask(method),),
+        one_of(declared_lists(facts)),
         st.booleans(),
     )
 
 
 @move(revisions=LEGACY_REVISIONS, weight=1)
 def ping(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Look whether the server is there."""
-    return st.builds(lambda token: _step(Ask("ping", token=token)), st.booleans())
+    """Check that the server is there."""
+    return st.builds(lambda token: (Ask("ping", token=token),), st.booleans())
 
 
 @move(revisions=MODERN_REVISIONS, weight=1)
 def discover(facts: Facts) -> st.SearchStrategy[Plan]:
     """Ask what the server can do, at any time."""
-    return st.just(_step(Ask("server/discover")))
+    return st.just((Ask("server/discover"),))

@@ -1,4 +1,4 @@
-"""Cancellations: of what is open, of what is not, and of what never was."""
+"""Cancellations of requests that are open, that have ended, and that never were sent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cancel_one_of_many(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move()
 def cancel_finished(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Cancel what was answered already."""
+    """Cancel a request that has had its response."""
     return st.builds(
         lambda reason: (alive(facts), AwaitResponses(), Cancel(-1, reason, answered=True), alive(facts)), _REASONS
     )
@@ -54,7 +54,7 @@ def cancel_finished(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1)
 def cancel_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Cancel what was never asked."""
+    """Cancel a request that was never sent."""
     ids = st.sampled_from(["never asked", 10**9, -1, ""])
     return ids.map(lambda found: (Tell("notifications/cancelled", {"requestId": found}), alive(facts)))
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.odd_calls import calls
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
 from trio_mcp.http.headers import METHOD, PROTOCOL_VERSION, SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
@@ -38,30 +39,16 @@ HOLD: Final = 0.2
 """Seconds for which a response is read that may have no end. Chosen: it bounds what an example takes."""
 
 
-def _probe(facts: Facts, **more: Any) -> Ask:
-    """Return a request that every server answers."""
-    return Ask("server/discover" if facts.modern else "ping", **more)
-
-
-def _calls(facts: Facts, **more: Any) -> Iterator[st.SearchStrategy[Ask]]:
-    for name in facts.callable_tools:
-        with contextlib.suppress(CannotGenerate):
-            arguments = from_schema(facts.tools[name].get("inputSchema"))
-            yield st.builds(
-                lambda found, name=name: Ask("tools/call", {"name": name, "arguments": found}, **more), arguments
-            )
-
-
 def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
     """Return valid requests that name something, with the name."""
     found: list[st.SearchStrategy[tuple[Ask, str]]] = [
-        call.map(lambda ask: (ask, str((ask.params or {})["name"]))) for call in _calls(facts)
+        calls(facts).map(lambda ask: (ask, str((ask.params or {})["name"])))
     ]
     found += [st.just((Ask("resources/read", {"uri": uri}), uri)) for uri in sorted(facts.resources)[:20]]
     for name, prompt in sorted(facts.prompts.items())[:20]:
         if not prompt.get("arguments"):
             found.append(st.just((Ask("prompts/get", {"name": name}), name)))
-    return st.one_of(found) if found else st.nothing()
+    return st.one_of(found)
 
 
 def _with(ask: Ask, **headers: str | None) -> Plan:
@@ -83,12 +70,12 @@ def _encoded(text: str) -> str:
 @move(needs=HTTP, weight=1)
 def foreign_origin(facts: Facts) -> Plans:
     """Send a request as the web page of another host would."""
-    return ORIGINS.map(lambda origin: _with(_probe(facts), Origin=origin))
+    return ORIGINS.map(lambda origin: _with(alive(facts), Origin=origin))
 
 
 @move(needs=HTTP, weight=1)
 def odd_http(facts: Facts) -> Plans:
-    """Make an HTTP request that is part of no revision, and look whether the server is still there."""
+    """Make an HTTP request that is part of no revision, and check that the server is still there."""
     methods = st.sampled_from(["PUT", "PATCH", "OPTIONS", "HEAD", "BREW"])
     fields = st.sampled_from(
         [
@@ -102,14 +89,14 @@ def odd_http(facts: Facts) -> Plans:
     # An empty object is not a request in any era: should a server accept one of these, then nothing happens.
     posts = st.builds(lambda headers: Http("POST", headers, b"{}", hold=HOLD), fields)
     others = st.builds(lambda method, headers: Http(method, headers, hold=HOLD), methods, fields)
-    return st.one_of(posts, others).map(lambda step: (step, _probe(facts)))
+    return st.one_of(posts, others).map(lambda step: (step, alive(facts)))
 
 
 @move(weight=1)
 def chopped(facts: Facts) -> Plans:
     """Write a request in several pieces."""
     meta = b',"params":{"_meta":"$meta"}' if facts.modern else b""
-    method = _probe(facts).method.encode()
+    method = alive(facts).method.encode()
     pieces = [b'{"jsonrpc":"2.0",', b'"id":"$id"', b',"method":"', method[:3], method[3:], b'"', meta, b"}\n"]
 
     def cut(places: set[int]) -> Plan:
@@ -128,8 +115,8 @@ def chopped(facts: Facts) -> Plans:
 
 @move(revisions=[*VERSION_HEADER, *MODERN_REVISIONS], needs=HTTP, weight=1)
 def tell_in_unknown_version(facts: Facts) -> Plans:
-    """Send a notification that names a version that there is not."""
-    # A notification that must be ignored if it is taken, so only the header can be the reason for an error.
+    """Send a notification that names a version that does not exist."""
+    # A server that accepts this notification must ignore it, so only the header can be the reason for an error.
     tell = Tell("notifications/cancelled", {"requestId": "never asked"})
     return NO_VERSIONS.map(lambda version: (attrs.evolve(tell, headers={PROTOCOL_VERSION: version}),))
 
@@ -137,7 +124,7 @@ def tell_in_unknown_version(facts: Facts) -> Plans:
 @move(needs=["transport:stdio"], weight=1, alone=True)
 def close_input(facts: Facts) -> Plans:
     """Start the server once more, and close its input."""
-    return st.just((Open(), _probe(facts, connection=-1), AwaitResponses(), Break("half", connection=-1), Pause(0.5)))
+    return st.just((Open(), alive(facts, connection=-1), AwaitResponses(), Break("half", connection=-1), Pause(0.5)))
 
 
 # --- the legacy era ---------------------------------------------------------------------------------------------------
@@ -146,15 +133,12 @@ def close_input(facts: Facts) -> Plans:
 @move(revisions=SESSIONS, needs=[*HTTP, "callable_tools"], weight=3)
 def break_and_resume(facts: Facts) -> Plans:
     """Call a tool, break its stream off, and resume it."""
-    calls = list(_calls(facts, token=True))
-    if not calls:
-        return st.nothing()
     hows = st.sampled_from(["close", "reset"])
-    # Short, as most tools end within milliseconds, and a stream that has ended can't be broken off.
+    # The waits are short: most tools end within milliseconds, and a stream that has ended can't be broken off.
     waits = st.sampled_from([0.0, 0.001, 0.02])
     return st.builds(
         lambda ask, how, wait: (ask, Pause(wait), Break(how, which=-1), Resume(), AwaitResponses()),
-        st.one_of(calls),
+        calls(facts, token=True),
         hows,
         waits,
     )
@@ -163,39 +147,39 @@ def break_and_resume(facts: Facts) -> Plans:
 @move(revisions=SESSIONS, needs=HTTP, weight=1)
 def second_stream(facts: Facts) -> Plans:
     """Open a second stream of the session while something is under way."""
-    asks = st.one_of(*_calls(facts, token=True), st.just(_probe(facts)))
+    asks = calls(facts, token=True) | st.just(alive(facts))
     return asks.map(lambda ask: (ask, Http("GET", hold=HOLD), AwaitResponses()))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def resume_foreign(facts: Facts) -> Plans:
-    """Ask, in one session, for what came after an event of another."""
-    asks = st.one_of(*_calls(facts, token=True), st.just(_probe(facts)))
+    """Ask in one session for the events that came after one of another session."""
+    asks = calls(facts, token=True) | st.just(alive(facts))
     foreign = Http("GET", {"Last-Event-ID": "{other event}"}, hold=HOLD, connection=1)
     return asks.map(lambda ask: (ask, Open(), AwaitResponses(), foreign))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1)
 def without_session(facts: Facts) -> Plans:
-    """Leave the session's id out."""
-    return st.just(_with(_probe(facts), Mcp_Session_Id=None))
+    """Leave out the id of the session."""
+    return st.just(_with(alive(facts), Mcp_Session_Id=None))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def end_session(facts: Facts) -> Plans:
     """End another session, and go on using it."""
     after: st.SearchStrategy[Step] = st.sampled_from(
-        [_probe(facts, connection=-1), Http("GET", hold=HOLD, connection=-1)]
+        [alive(facts, connection=-1), Http("GET", hold=HOLD, connection=-1)]
     )
     return after.map(
-        lambda step: (Open(), _probe(facts, connection=-1), AwaitResponses(), Http("DELETE", connection=-1), step)
+        lambda step: (Open(), alive(facts, connection=-1), AwaitResponses(), Http("DELETE", connection=-1), step)
     )
 
 
 @move(revisions=VERSION_HEADER, needs=HTTP, weight=1)
 def unknown_version_header(facts: Facts) -> Plans:
-    """Name a version that there is not."""
-    return NO_VERSIONS.map(lambda version: _with(_probe(facts), MCP_Protocol_Version=version))
+    """Name a version that does not exist."""
+    return NO_VERSIONS.map(lambda version: _with(alive(facts), MCP_Protocol_Version=version))
 
 
 # --- the modern era ---------------------------------------------------------------------------------------------------
@@ -205,17 +189,18 @@ def unknown_version_header(facts: Facts) -> Plans:
 def mismatched_header(facts: Facts) -> Plans:
     """Let a header contradict the body."""
     methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
-    # Revisions that exist, since the version header of one that doesn't may be refused with another code.
+    # These revisions exist: the version header of one that doesn't may be refused with another code.
     versions = st.sampled_from(LEGACY_REVISIONS)
     names = st.one_of(
         st.just(lambda name: name + "x"),
-        # Encoded rightly but of another name: a server that only compares headers that are not encoded misses this.
+        # This is encoded rightly, but is another name: a server that only compares headers that are not encoded misses
+        # it.
         st.just(lambda name: _encoded(name + "é")),
         st.just(lambda name: name.upper() + "-"),
     )
     return st.one_of(
-        methods.map(lambda method: _with(_probe(facts), Mcp_Method=method)),
-        versions.map(lambda version: _with(_probe(facts), MCP_Protocol_Version=version)),
+        methods.map(lambda method: _with(alive(facts), Mcp_Method=method)),
+        versions.map(lambda version: _with(alive(facts), MCP_Protocol_Version=version)),
         st.builds(lambda named, change: _with(named[0], Mcp_Name=change(named[1])), _named(facts), names),
     )
 
@@ -224,15 +209,15 @@ def mismatched_header(facts: Facts) -> Plans:
 def missing_header(facts: Facts) -> Plans:
     """Leave out a header."""
     return st.one_of(
-        st.just(_with(_probe(facts), Mcp_Method=None)),
-        st.just(_with(_probe(facts), MCP_Protocol_Version=None)),
+        st.just(_with(alive(facts), Mcp_Method=None)),
+        st.just(_with(alive(facts), MCP_Protocol_Version=None)),
         _named(facts).map(lambda named: _with(named[0], Mcp_Name=None)),
     )
 
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
 def odd_characters(facts: Facts) -> Plans:
-    """Send a name, or an argument, as no header may be sent."""
+    """Send a name, or an argument, in a header with characters that no header may have."""
     return st.one_of(
         _named(facts).map(lambda named: _with(named[0], Mcp_Name=named[1] + "é")),
         _parametrized(facts).map(lambda found: (_changed(found[0], {found[1].header: "é\x01"}),)),
@@ -249,7 +234,7 @@ def encoded_header(facts: Facts) -> Plans:
 def header_case(facts: Facts) -> Plans:
     """Write the names of headers in an unusual case."""
     cases = st.sampled_from([str.lower, str.upper, str.swapcase])
-    probe = _probe(facts)
+    probe = alive(facts)
     return cases.map(
         lambda case: (_changed(probe, {case(METHOD): probe.method, case(PROTOCOL_VERSION): facts.revision}),)
     )
@@ -263,12 +248,12 @@ def legacy_traffic(facts: Facts) -> Plans:
     )
     return st.one_of(
         st.sampled_from(["GET", "DELETE"]).map(lambda method: (Http(method, hold=HOLD),)),
-        headers.map(lambda fields: (_changed(_probe(facts), fields),)),
+        headers.map(lambda fields: (_changed(alive(facts), fields),)),
     )
 
 
 def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return calls of tools with an argument that is repeated as a header, of these types, with that and its value."""
+    """Return calls of tools with an argument of these types that a header repeats, each with header and value."""
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
         return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))
@@ -284,7 +269,7 @@ def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, Par
                     lambda given, name=name: Ask("tools/call", {"name": name, "arguments": given}), arguments
                 )
                 choices.append(st.builds(found, asks, st.sampled_from(parameters)))
-    return st.one_of(choices) if choices else st.nothing()
+    return st.one_of(choices)
 
 
 def _type(schema: Any, parameter: ParameterHeader) -> Any:
@@ -310,6 +295,6 @@ def missing_parameter(facts: Facts) -> Plans:
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=1)
 def integer_parameter(facts: Facts) -> Plans:
     """Write the integer in a header in another way."""
-    # Below 2**31, so that the number is exact as a double and fits 32 bits, whatever a server parses "7.0" into.
+    # The number is below 2**31: it is exact as a double and fits 32 bits, whatever a server parses "7.0" into.
     given = _parametrized(facts, "integer").filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
     return given.map(lambda found: (_changed(found[0], {found[1].header: f"{found[2]}.0"}),))

@@ -5,32 +5,30 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
-from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.model import move, one_of
 from trio_mcp.conformance.rules.history import LISTS
 from trio_mcp.conformance.rules.utilities import NO_CURSOR
 from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Open, Plan
 
-__all__: list[str] = []
+__all__ = ["declared_lists"]
 
 
-def _declared(facts: Facts) -> list[str]:
+def declared_lists(facts: Facts) -> list[str]:
+    """Return the list methods whose capability the server declares."""
     return [method for method in LISTS if facts.declares(method.split("/")[0])]
 
 
 @move(weight=1)
 def list_undeclared(facts: Facts) -> st.SearchStrategy[Plan]:
     """List what the server has not declared."""
-    methods = [method for method in LISTS if method not in _declared(facts)]
-    return st.sampled_from(methods).map(lambda method: (Ask(method),)) if methods else st.nothing()
+    methods = [method for method in LISTS if method not in declared_lists(facts)]
+    return one_of(methods).map(lambda method: (Ask(method),))
 
 
 @move(weight=1)
 def list_twice(facts: Facts) -> st.SearchStrategy[Plan]:
     """List the same thing twice."""
-    methods = _declared(facts)
-    if not methods:
-        return st.nothing()
-    return st.sampled_from(methods).map(lambda method: (Ask(method), AwaitResponses(), Ask(method)))
+    return one_of(declared_lists(facts)).map(lambda method: (Ask(method), AwaitResponses(), Ask(method)))
 
 
 @move(needs=["paged"], weight=2)
@@ -45,8 +43,8 @@ def next_page(facts: Facts) -> st.SearchStrategy[Plan]:
 
 
 _CURSORS = st.one_of(
-    # Cursors are opaque, so any text might be a valid one: only those with this prefix are judged, the others are there
-    # to find a server that crashes on them.
+    # Cursors are opaque, so any text might be a valid one. Only those with this prefix are judged; the others may
+    # reveal a server that crashes on them.
     st.text("abcdefghijklmnopqrstuvwxyz0123456789", max_size=6).map(NO_CURSOR.__add__),
     st.sampled_from(["", "\x00", "../..", "🙂"]),
 )
@@ -55,23 +53,18 @@ _CURSORS = st.one_of(
 @move()
 def garbage_cursor(facts: Facts) -> st.SearchStrategy[Plan]:
     """List with a cursor that the server never gave."""
-    methods = _declared(facts)
-    if not methods:
-        return st.nothing()
-    return st.builds(lambda method, cursor: (Ask(method, {"cursor": cursor}),), st.sampled_from(methods), _CURSORS)
+    methods = one_of(declared_lists(facts))
+    return st.builds(lambda method, cursor: (Ask(method, {"cursor": cursor}),), methods, _CURSORS)
 
 
 @move(weight=1)
 def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
     """List the same thing on two connections, in turns."""
-    methods = _declared(facts)
-    if not methods:
-        return st.nothing()
 
     def read(method: str) -> Plan:
-        # The first connection once more at the end: a list that changes with time differs there as well, and is not
-        # blamed.
+        # The first connection has another turn at the end: a list that changes with time differs there as well, and is
+        # not blamed.
         asks = [step for turn in (0, -1, 0) for step in (Ask(method, connection=turn), AwaitResponses())]
         return (Open(), *asks)
 
-    return st.sampled_from(methods).map(read)
+    return one_of(declared_lists(facts)).map(read)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive, text_of
-from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.model import move, one_of
 from trio_mcp.conformance.steps import Ask, Plan, Write
 from trio_mcp.testing.strategies import hostile_messages, json_values
 
@@ -36,7 +36,7 @@ TEXTS: Final = (
 
 @move()
 def malformed_text(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send what is not JSON."""
+    """Send texts that are not JSON."""
     return st.builds(lambda text: (Write((text,), fault="no JSON"), alive(facts)), st.sampled_from(TEXTS))
 
 
@@ -63,22 +63,22 @@ ENVELOPES: Final[tuple[Any, ...]] = (
     {"jsonrpc": "2.0", "id": "$id"},
     {"jsonrpc": "2.0"},
 )
-"""JSON objects that are no valid messages."""
+"""JSON objects that are not valid messages."""
 
 
 @move()
 def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send JSON that is not a message."""
     known = st.sampled_from([text_of(facts, each) for each in ENVELOPES])
-    # Not an array, which may be a batch.
+    # Arrays are left out, since they may be batches.
     values = json_values().filter(lambda value: not isinstance(value, list))
     others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
-    # The known ones twice: random values are seldom even objects, and refused at the first look.
+    # The known ones are drawn twice as often: random values are seldom even objects, and refused at the first look.
     return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
 
 
 UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
-"""Faults of the strategies that are none: what they make is unusual, but valid."""
+"""The "faults" of the strategies that make unusual, but valid requests."""
 
 
 @move(weight=1)
@@ -107,6 +107,4 @@ def malformed_params(facts: Facts) -> st.SearchStrategy[Plan]:
     # nothing to do with the parameters.
     methods = [method for kind, found in known.items() if facts.declares(kind) for method in found]
     choices = [(method, params) for method in methods for params in _PARAMS[method]]
-    if not choices:
-        return st.nothing()
-    return st.sampled_from(choices).map(lambda choice: (Ask(*choice),))
+    return one_of(choices).map(lambda choice: (Ask(*choice),))

@@ -1,4 +1,4 @@
-"""Messages that are valid as such, but that a server may not expect: unknown methods, stray responses, batches."""
+"""Valid messages that a server may not expect: unknown methods, stray responses, batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.rules.messages import NO_SUCH
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Step, Tell, Write
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Tell, Write
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["alive", "text_of"]
@@ -19,9 +19,9 @@ _NAMES = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
 _PARAMS = st.sampled_from([None, {}, {"name": "x"}, {"cursor": "x", "deep": {"er": [1, None, "é"]}}])
 
 
-def alive(facts: Facts, connection: int = 0) -> Step:
-    """Return a step that every server must answer."""
-    return Ask("server/discover" if facts.modern else "ping", connection=connection)
+def alive(facts: Facts, connection: int = 0, **more: Any) -> Ask:
+    """Return a request that every server must respond to."""
+    return Ask("server/discover" if facts.modern else "ping", connection=connection, **more)
 
 
 def text_of(facts: Facts, message: Any) -> bytes:
@@ -39,21 +39,21 @@ def unknown_method(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1)
 def method_of_clients(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask for what only servers ask for."""
+    """Send a request that only servers may send."""
     methods = st.sampled_from(["sampling/createMessage", "roots/list", "elicitation/create"])
     return st.builds(lambda method: (Ask(method, {}),), methods)
 
 
 @move()
 def unknown_notification(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Tell the server what it does not know."""
+    """Send a notification that the server does not know."""
     names = st.builds(lambda prefix, name: prefix + name, st.sampled_from(["notifications/", NO_SUCH]), _NAMES)
     return st.builds(lambda name, params: (Tell(name, params), alive(facts)), names, _PARAMS)
 
 
 @move(weight=1)
 def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Answer what was never asked."""
+    """Send a response to a request that was never made."""
     bodies = st.sampled_from([{"result": {}}, {"error": {"code": -1, "message": "no"}}])
     ids = st.sampled_from(["never asked", 10**9])
 
@@ -67,8 +67,7 @@ def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(weight=1)
 def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
     """Use an id for two requests at a time, which no client may do."""
-    method = "server/discover" if facts.modern else "ping"
-    text = text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": method})
+    text = text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": alive(facts).method})
     return st.just((Write((text, text), fault="an id that is used twice"), alive(facts)))
 
 
@@ -76,7 +75,7 @@ def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
 def batch(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send several messages as one."""
     ping: dict[str, Any] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
-    # One plan for each kind that is declared, so that a failing example names the list that is at fault.
+    # There is one plan for each kind that is declared, so that a failing example names the list that is at fault.
     lists = [
         {"jsonrpc": "2.0", "id": "$id2", "method": f"{kind}/list"} for kind in facts.capabilities if kind in _KINDS
     ]
@@ -91,8 +90,7 @@ _KINDS = ("tools", "prompts", "resources")
 @move(revisions=[revision for revision in REVISIONS if revision != "2025-03-26"], weight=1)
 def batch_unexpected(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send a batch in a revision that has none."""
-    method = "server/discover" if facts.modern else "ping"
-    text = b"[" + text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": method}) + b"]"
+    text = b"[" + text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": alive(facts).method}) + b"]"
     return st.just((Write((text,), fault="a batch"), alive(facts)))
 
 
@@ -108,7 +106,7 @@ def another_connection(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1, alone=True)
 def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
-    """End a connection on which something is open; then another one must work."""
+    """End a connection on which a request is open; then another connection must work."""
     methods = [f"{kind}/list" for kind in _KINDS if facts.declares(kind)]
     asked = st.sampled_from([alive(facts, -1), *[Ask(method, connection=-1) for method in methods]])
     hows = st.sampled_from(["close", "reset"])
@@ -122,8 +120,8 @@ def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(weight=1)
 def open_in_revision(facts: Facts) -> st.SearchStrategy[Plan]:
     """Open another connection with the handshake of the legacy era, in a revision that may not exist."""
-    # One before all and one after all: a server that compares texts instead of looking the revision up takes one of
-    # them.
+    # One version comes before all revisions and one after all: a server that compares texts instead of looking the
+    # revision up accepts one of them.
     revisions = st.sampled_from([*LEGACY_REVISIONS, "1900-01-01", "1900-01-01", "2999-12-31"])
     return st.lists(revisions, min_size=1, max_size=2).map(lambda found: tuple(Open(each) for each in found))
 

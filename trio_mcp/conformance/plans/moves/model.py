@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import SearchStrategy, nothing, sampled_from
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.steps import Plan
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["Make", "Move", "move"]
+__all__ = ["Make", "Move", "move", "one_of"]
+
+T = TypeVar("T")
 
 Make: TypeAlias = Callable[[Facts], SearchStrategy[Plan]]
 
@@ -25,7 +27,7 @@ class Move:
         name: Its name, as rules use it.
         make: Returns a strategy for its steps, a few; they keep their order when moves are interleaved.
         revisions: The revisions in which it makes sense.
-        needs: What the target must have, see `Facts.lacks`.
+        needs: The features that the target must have, see `Facts.lacks`.
         weight: How often it is made, compared with others.
         alone: Whether nothing else may happen at the same time, because it ends or spoils the connection.
     """
@@ -42,6 +44,11 @@ class Move:
         if facts.revision not in self.revisions:
             return f"revision {facts.revision} does not have it"
         return next(filter(None, map(facts.lacks, self.needs)), "")
+
+
+def one_of(values: Sequence[T]) -> SearchStrategy[T]:
+    """Return a strategy of these values, which is empty if there are none: a move without values is dropped."""
+    return sampled_from(values) if values else nothing()
 
 
 def move(

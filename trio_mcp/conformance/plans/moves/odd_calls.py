@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.messages import alive
-from trio_mcp.conformance.plans.moves.model import move
+from trio_mcp.conformance.plans.moves.model import move, one_of
 from trio_mcp.conformance.rules.utilities import LEVELS
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Continue, Plan
 from trio_mcp.testing.strategies import CannotGenerate, from_schema, near_valid
@@ -32,7 +32,7 @@ def calls(facts: Facts, **more: Any) -> st.SearchStrategy[Ask]:
     for name in facts.callable_tools:
         with contextlib.suppress(CannotGenerate):
             choices.append(st.builds(_call, st.just(name), from_schema(facts.tools[name].get("inputSchema"))))
-    return st.one_of(choices).map(lambda params: Ask("tools/call", params, **more)) if choices else st.nothing()
+    return st.one_of(choices).map(lambda params: Ask("tools/call", params, **more))
 
 
 def _call(name: str, arguments: Any) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def call_near_valid(facts: Facts) -> st.SearchStrategy[Plan]:
             values = near_valid(facts.tools[name].get("inputSchema")).map(lambda near: near.value)
             # Other values are no arguments at all, which `malformed-params` tries.
             choices.append(st.builds(_call, st.just(name), values.filter(lambda value: isinstance(value, dict))))
-    return st.one_of(choices).map(lambda params: (Ask("tools/call", params),)) if choices else st.nothing()
+    return st.one_of(choices).map(lambda params: (Ask("tools/call", params),))
 
 
 @move(needs=["capability:tools"])
 def call_unknown_tool(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool that is not there."""
+    """Call a tool that does not exist."""
     return _WORDS.map(lambda word: (Ask("tools/call", {"name": f"{NOWHERE}{word}", "arguments": {}}),))
 
 
@@ -105,7 +105,7 @@ def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(revisions=MODERN_REVISIONS, needs=["callable_tools"], weight=3)
 def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool, and answer what it asks: rightly, wrongly, not at all, or with a state that was changed."""
-    # Valid more often, as only a valid answer leads to the next round, if there is one.
+    # Most are valid, because only a valid answer leads to the next round, if there is one.
     hows = st.lists(st.sampled_from(["valid", "valid", "wrong", "none", "state"]), min_size=1, max_size=3)
 
     def answer(call: Ask, found: list[Any]) -> Plan:
@@ -119,7 +119,7 @@ def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:resources"])
 def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read a resource that is not there."""
+    """Read a resource that does not exist."""
     schemes = sorted({uri.split(":")[0] for uri in facts.resources if ":" in uri} - {"http", "https"})
     # The server's own schemes are used, too: a server may refuse a foreign one at once, before it looks anything up.
     # http is left out, because a server might fetch it.
@@ -130,8 +130,9 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read what is not a URI, and what leads out of a folder."""
-    # Plain and percent-encoded: a check before the decoding misses the second. Reading this file does no harm.
+    """Read texts that are not URIs, and URIs that lead out of a folder."""
+    # The paths are plain and percent-encoded: a check before the decoding misses the second. Reading this file does no
+    # harm.
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
         if uri.startswith("file:///"):
@@ -142,15 +143,15 @@ def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:prompts"])
 def get_unknown_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Get a prompt that is not there."""
+    """Get a prompt that does not exist."""
     return _WORDS.map(lambda word: (Ask("prompts/get", {"name": f"{NOWHERE}{word}"}),))
 
 
 @move(needs=["prompts"])
 def prompt_without_arguments(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Get a prompt without what it requires."""
+    """Get a prompt without the arguments that it requires."""
     names = [name for name, prompt in sorted(facts.prompts.items()) if any(_required(prompt))]
-    return st.sampled_from(names).map(lambda name: (Ask("prompts/get", {"name": name}),)) if names else st.nothing()
+    return one_of(names).map(lambda name: (Ask("prompts/get", {"name": name}),))
 
 
 def _required(prompt: Mapping[str, Any]) -> list[bool]:
@@ -166,14 +167,13 @@ def complete(facts: Facts) -> st.SearchStrategy[Plan]:
         for argument in prompt.get("arguments") or ()
     ]
     for template in sorted(facts.templates):
-        # The first variable (RFC 6570), read by hand: the template may use operators that the library does not expand.
+        # The first variable (RFC 6570) is read by hand: the template may use operators that the library does not
+        # expand.
         inside = template.partition("{")[2].partition("}")[0].lstrip("+#./;?&").split(",")[0].rstrip("*")
         if inside:
             places.append(({"type": "ref/resource", "uri": template}, inside))
-    if not places:
-        return st.nothing()
     values = st.text("abcdefghijklmnopqrstuvwxyz", max_size=4)
-    return st.builds(lambda place, value: (_completion(place[0], place[1], value),), st.sampled_from(places), values)
+    return st.builds(lambda place, value: (_completion(place[0], place[1], value),), one_of(places), values)
 
 
 def _completion(ref: dict[str, Any], name: str, value: str) -> Ask:
@@ -182,7 +182,7 @@ def _completion(ref: dict[str, Any], name: str, value: str) -> Ask:
 
 @move(weight=1)
 def complete_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Complete what is not there."""
+    """Ask for completions of a prompt or a resource that does not exist."""
     refs = st.sampled_from(
         [{"type": "ref/prompt", "name": NOWHERE}, {"type": "ref/resource", "uri": f"{NOWHERE}://{{x}}"}]
     )
@@ -220,7 +220,7 @@ def unsupported_version(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS)
 def incomplete_meta(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask without what each request must declare."""
+    """Send a request without metadata that each request must have."""
     keys = st.sampled_from([meta.CLIENT_CAPABILITIES, meta.PROTOCOL_VERSION])
     methods = st.sampled_from(_modern_methods(facts))
     return st.builds(lambda key, method: (Ask(method, meta={key: None}), alive(facts)), keys, methods)
@@ -228,7 +228,7 @@ def incomplete_meta(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS, weight=1)
 def less_meta(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask without what a request need not declare."""
+    """Send a request without metadata that it need not have."""
     methods = st.sampled_from(_modern_methods(facts))
     return methods.map(lambda method: (Ask(method, meta={meta.CLIENT_INFO: None}),))
 
@@ -239,10 +239,8 @@ def _modern_methods(facts: Facts) -> list[str]:
 
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool under its name in other letters."""
+    """Call a tool by its name in another case."""
     # Only names of tools that may be called are used: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})
-    if not others:
-        return st.nothing()
-    return st.sampled_from(others).map(lambda name: (Ask("tools/call", {"name": name, "arguments": {}}),))
+    return one_of(others).map(lambda name: (Ask("tools/call", {"name": name, "arguments": {}}),))

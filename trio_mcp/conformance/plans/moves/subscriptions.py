@@ -25,18 +25,18 @@ def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
     uris = [*sorted(facts.resources)[:20], f"{NOWHERE}://x"]
     choices: dict[str, st.SearchStrategy[Any]] = {flag: st.booleans() for flag in _FLAGS}
     choices["resourceSubscriptions"] = st.lists(st.sampled_from(uris), max_size=3, unique=True)
-    # Each key optional, as false and absent mean the same, and servers confuse them.
+    # Each key is optional: false and absent mean the same, and servers confuse them.
     filters = st.fixed_dictionaries({}, optional=choices)
     return filters.map(lambda found: Ask("subscriptions/listen", {"notifications": found}, connection=connection))
 
 
 def _something(facts: Facts) -> st.SearchStrategy[Ask]:
-    """Return something that may change what is listened to: best a tool whose schema names a resource."""
+    """Return something that may change what is listened to: ideally a call of a tool whose schema names a resource."""
     if not facts.callable_tools:
-        return st.just(alive(facts))  # type: ignore[arg-type]
+        return st.just(alive(facts))
     schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}
     touching = tuple(name for name, text in schemas.items() if any(uri in text for uri in facts.resources))
-    # Half of the calls: which tool changes anything is not declared, and a random one mostly doesn't.
+    # Half of the calls are of such tools: nothing declares which tool changes anything, and most tools don't.
     return st.one_of(calls(facts), calls(attrs.evolve(facts, callable_tools=touching))) if touching else calls(facts)
 
 

@@ -9,6 +9,7 @@ import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.plans.moves.odd_calls import calls
 from trio_mcp.conformance.rules.tasks import ANOTHER, NO_TASK
@@ -31,9 +32,8 @@ def _calls(facts: Facts, support: Collection[str], **more: Any) -> st.SearchStra
 
 
 def _support(facts: Facts, name: str) -> str:
-    execution = facts.tools[name].get("execution")
     # Absent means forbidden (2025-11-25 basic/utilities/tasks).
-    return str(execution.get("taskSupport", "forbidden")) if isinstance(execution, dict) else "forbidden"
+    return str(object_of(facts.tools[name].get("execution")).get("taskSupport", "forbidden"))
 
 
 def _as_tasks(facts: Facts, support: Collection[str] = ("optional", "required")) -> st.SearchStrategy[Ask]:
@@ -66,7 +66,7 @@ def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
-        # Mostly at once: a quick tool would have ended, and a task that has ended can't be cancelled any more.
+        # Most are cancelled at once: a quick tool would have ended, and then the task can't be cancelled any more.
         waits = (Pause(before),) if before > 0.1 else ()
         return (
             call,
@@ -107,7 +107,7 @@ def task_misled(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=("capability:tasks",), weight=1)
 def task_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask about tasks, and for pages, that were never there."""
+    """Ask about tasks, and for pages, that never existed."""
     words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
     methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if facts.declares("tasks.cancel") else [])]
     asked = st.builds(lambda method, word: Ask(method, {"taskId": f"{NO_TASK}{word}"}), st.sampled_from(methods), words)
@@ -118,7 +118,7 @@ def task_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
 def task_unsupported(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call tools as tasks that allow none, and tools without a task that require one."""
+    """Call tools that forbid tasks as tasks, and tools that require a task without one."""
     found = st.builds(_as_task, _calls(facts, ["forbidden"]), _TTL) | _calls(facts, ["required"])
     return found.map(lambda call: (call,))
 

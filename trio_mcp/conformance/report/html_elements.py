@@ -1,6 +1,7 @@
-"""The frame of a page: no script, nothing loaded from elsewhere, light and dark.
+"""The frame and the elements that the HTML pages of ``check`` and ``bench`` share.
 
-What a target said stands in it as text only; a policy in its head makes sure of that.
+A page runs no script, loads nothing from elsewhere, and has a light and a dark style. The texts of a target appear in
+it as text only; a policy in its head makes sure of that.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> st
 
     Args:
         title: Its title, as HTML.
-        body: What is in it, as HTML: the header, then ``<main>``.
+        body: Its content, as HTML: the header, then ``<main>``.
         good: Whether its icon says that all is well.
-        footer: What stands last, as HTML.
+        footer: The end of it, as HTML.
     """
     head = f"""<!doctype html>
 <html lang="en">
