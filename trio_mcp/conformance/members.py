@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["member_of", "object_of", "parsed"]
+__all__ = ["items_of", "member_of", "object_of", "objects_of", "parsed"]
 
 
 def parsed(text: bytes) -> Any:
@@ -25,7 +25,7 @@ def object_of(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def member_of(value: object, *path: str) -> object:
+def member_of(value: Any, *path: str) -> Any:
     """Return a member of a JSON value, or of a member of it.
 
     Args:
@@ -38,3 +38,14 @@ def member_of(value: object, *path: str) -> object:
     for name in path:
         value = object_of(value).get(name)
     return value
+
+
+def items_of(value: Any, *path: str) -> list[Any]:
+    """Return the array that a member of a JSON value is, and an empty one if it is missing or something else."""
+    found = member_of(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def objects_of(value: Any, *path: str) -> list[dict[str, Any]]:
+    """Return the objects in the array that a JSON value, or a member of it, is; anything else in it is left out."""
+    return [each for each in items_of(value, *path) if isinstance(each, dict)]

@@ -6,15 +6,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import items_of, objects_of
 from trio_mcp.conformance.rules.history import (
     Connection,
     History,
     RecordedRequest,
     is_notification,
     is_request,
-    items_in,
     meta_of,
-    objects,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held
 from trio_mcp.conformance.rules.shape import flaw
@@ -235,7 +234,7 @@ def is_refused_late(asked: RecordedRequest) -> bool:
 def supported(history: History) -> set[str]:
     """Return the revisions that the server says it speaks."""
     # Anywhere in the history: the revisions of a server do not depend on the connection.
-    named = (items_in(asked.result, "supportedVersions") for _, asked in history.requests("server/discover"))
+    named = (items_of(asked.result, "supportedVersions") for _, asked in history.requests("server/discover"))
     return {each for versions in named for each in versions if isinstance(each, str)}
 
 
@@ -315,7 +314,7 @@ def is_unknown(connection: Connection, method: str, name: Any) -> bool:
 
 def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
     """Return the names of the items that pages hold, in order."""
-    items = [item for page in asked for item in objects((page.result or {}).get(field))]
+    items = [item for page in asked for item in objects_of((page.result or {}).get(field))]
     return [item[key] for item in items if isinstance(item.get(key), str)]
 
 

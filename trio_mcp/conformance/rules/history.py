@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
 import attrs
 
+from trio_mcp.conformance.members import object_of, objects_of
 from trio_mcp.conformance.transcript.events import Event, Sender
 from trio_mcp.jsonrpc.messages import is_request_id
 from trio_mcp.types import meta
@@ -22,16 +23,12 @@ __all__ = [
     "History",
     "RecordedRequest",
     "id_key",
-    "inside",
     "is_message",
     "is_notification",
     "is_request",
     "is_response",
-    "items_in",
     "media_type",
-    "members",
     "meta_of",
-    "objects",
     "params_of",
 ]
 
@@ -46,25 +43,15 @@ LISTS: Final = {
 }
 
 
-def members(value: Any) -> dict[str, Any]:
-    """Return the members of a JSON object; none of another value."""
-    return value if isinstance(value, dict) else {}
-
-
-def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a JSON array; none of another value."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def params_of(event: Event) -> dict[str, Any]:
     """Return the parameters of a request or notification; empty if there are none, or they are no object."""
-    return members(event.message.get("params"))
+    return object_of(event.message.get("params"))
 
 
 def meta_of(message: Any) -> dict[str, Any]:
     """Return the ``_meta`` of a message: that of its parameters, or else of its result."""
-    message = members(message)
-    return members(members(message.get("params", message.get("result"))).get("_meta"))
+    message = object_of(message)
+    return object_of(object_of(message.get("params", message.get("result"))).get("_meta"))
 
 
 def is_request(message: Any) -> TypeGuard[dict[str, Any]]:
@@ -86,19 +73,6 @@ def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
 def is_message(message: Any) -> bool:
     """Return whether a JSON value is one message: a request, a notification or a response."""
     return is_request(message) or is_notification(message) or is_response(message)
-
-
-def inside(value: Any, *keys: str) -> Any:
-    """Return what nested objects of JSON hold under these keys; None where a key or an object is missing."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def items_in(value: Any, *keys: str) -> list[Any]:
-    """Return the list that nested objects of JSON hold under these keys; an empty list if they hold none."""
-    found = inside(value, *keys)
-    return found if isinstance(found, list) else []
 
 
 def media_type(head: Event) -> str:
@@ -143,7 +117,7 @@ class RecordedRequest:
     @property
     def meta(self) -> dict[str, Any]:
         """Its ``_meta``."""
-        return members(self.params.get("_meta"))
+        return object_of(self.params.get("_meta"))
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -291,13 +265,13 @@ class Connection:
         """The server's declaration."""
         for asked in self.requests:
             if asked.method in ("initialize", "server/discover") and asked.result is not None:
-                return members(asked.result.get("capabilities"))
+                return object_of(asked.result.get("capabilities"))
         return {}
 
     @cached_property
     def client_capabilities(self) -> dict[str, Any]:
         """The client's declaration in ``initialize``; in the modern era each request declares its own."""
-        return members(self.hello.params.get("capabilities")) if self.hello is not None else {}
+        return object_of(self.hello.params.get("capabilities")) if self.hello is not None else {}
 
     @cached_property
     def listed(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -307,7 +281,7 @@ class Connection:
             if asked.method in LISTS and asked.result is not None:
                 field, key = LISTS[asked.method]
                 found[asked.method] |= {
-                    item[key]: item for item in objects(asked.result.get(field)) if isinstance(item.get(key), str)
+                    item[key]: item for item in objects_of(asked.result.get(field)) if isinstance(item.get(key), str)
                 }
         return found
 
@@ -436,7 +410,7 @@ class Connection:
 
 
 def _token(message: Any) -> Any:
-    return members(members(members(message).get("params")).get("_meta")).get(meta.PROGRESS_TOKEN)
+    return object_of(object_of(object_of(message).get("params")).get("_meta")).get(meta.PROGRESS_TOKEN)
 
 
 def id_key(value: Any) -> Any:

@@ -8,13 +8,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trio_mcp._addresses import is_loopback
+from trio_mcp.conformance.members import member_of
 from trio_mcp.conformance.rules.common import lost
 from trio_mcp.conformance.rules.history import (
     Connection,
     Exchange,
     History,
     RecordedRequest,
-    inside,
     is_message,
     is_notification,
     is_request,
@@ -326,8 +326,8 @@ def _relation(event: Event, message: dict[str, Any]) -> Opinion:
         return None if related else f"the response to another request, {found['id']!r}, came"
     if found.get("method") != "notifications/progress":
         return UNDECIDED
-    token = inside(found, "params", "progressToken")
-    own = inside(message, "params", "_meta", meta.PROGRESS_TOKEN)
+    token = member_of(found, "params", "progressToken")
+    own = member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)
     return None if token == own else f"progress of another request came, with the token {token!r}"
 
 
@@ -498,10 +498,10 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
     # Log messages and changes may rightly be repeated word for word, so only what has a name of its own counts.
-    token = inside(message, "params", "progressToken")
+    token = member_of(message, "params", "progressToken")
     if message.get("method") != "notifications/progress" or len(connection.givers(token)) != 1:
         return None
-    return "progress", repr(token), repr(inside(message, "params", "progress"))
+    return "progress", repr(token), repr(member_of(message, "params", "progress"))
 
 
 @stated_rule(moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])
@@ -651,7 +651,7 @@ def version_header_refused(_: Event, connection: Connection, exchange: Exchange)
     if not _in_session(connection, exchange) or not _is_usual(exchange):
         return UNDECIDED
     # The handshake settles the revision, so there the header has no say.
-    if inside(exchange.message, "method") == "initialize":
+    if member_of(exchange.message, "method") == "initialize":
         return UNDECIDED
     # A server without streams of its own may say so first.
     if exchange.method == "GET" and exchange.status == 405:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.rules.history import Connection, Exchange, History, inside, is_request, items_in
+from trio_mcp.conformance.members import items_of, member_of
+from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request
 from trio_mcp.conformance.rules.http import ELSEWHERE, is_clean, is_no_version, is_whole, posted, received
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each, exchanged
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -47,9 +48,9 @@ def _modern(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
     That is: what the body must have is there, and the method is one that clients may use.
     """
     for response, connection, exchange in _clean(history):
-        entries = inside(exchange.message, "params", "_meta")
+        entries = member_of(exchange.message, "params", "_meta")
         # Another revision may be refused with -32022, and have other headers, so nothing certain can be said.
-        if inside(entries, meta.PROTOCOL_VERSION) != connection.revision:
+        if member_of(entries, meta.PROTOCOL_VERSION) != connection.revision:
             continue
         spec = method_spec(connection.revision, exchange.message["method"])
         # An unknown method and an incomplete `_meta` have errors of their own, and the text doesn't say which check
@@ -61,7 +62,7 @@ def _modern(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
 def _error(exchange: Exchange) -> tuple[Event, int] | None:
     """Return the first error in a response, and its code."""
     # On a stream, notifications may come before the error.
-    codes = ((event, inside(event.message, "error", "code")) for event in received(exchange))
+    codes = ((event, member_of(event.message, "error", "code")) for event in received(exchange))
     return next(((event, code) for event, code in codes if isinstance(code, int)), None)
 
 
@@ -330,7 +331,7 @@ def error_status_400(_: Event, exchange: Exchange, code: int) -> Opinion:
 @each(_errors)
 def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
     """Judge each request with an incomplete `_meta` that was refused for it."""
-    entries = inside(exchange.message, "params", "_meta")
+    entries = member_of(exchange.message, "params", "_meta")
     complete = isinstance(entries, dict) and {meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES} <= entries.keys()
     # A server of both eras may take a request without a version for a legacy one; this code shows that it didn't.
     if code != INVALID_PARAMS or complete:
@@ -342,8 +343,8 @@ def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
 @each(_clean)
 def unsupported_version_status(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each request whose header and body name the same revision, which there is not."""
-    entries = inside(exchange.message, "params", "_meta")
-    named = inside(entries, meta.PROTOCOL_VERSION)
+    entries = member_of(exchange.message, "params", "_meta")
+    named = member_of(entries, meta.PROTOCOL_VERSION)
     given = exchange.request.headers.get("mcp-protocol-version")
     # If header and body differed, -32020 would be right, too; and a version of the future may be one that the server
     # speaks.
@@ -362,7 +363,7 @@ def unsupported_version_status(_: Event, _connection: Connection, exchange: Exch
 def _is_modern_only(connection: Connection) -> bool:
     """Return whether the server has said that it speaks no revision of the legacy era."""
     results = (asked.result for asked in connection.requests if asked.method == "server/discover")
-    versions = items_in(next(filter(None, results), None), "supportedVersions")
+    versions = items_of(next(filter(None, results), None), "supportedVersions")
     # An empty list, or none, promises nothing: such a server may still respond to `initialize`.
     return bool(versions) and {*map(str, versions)}.isdisjoint(LEGACY_REVISIONS)
 

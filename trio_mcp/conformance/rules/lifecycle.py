@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import items_of, member_of
 from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
@@ -21,7 +22,7 @@ from trio_mcp.conformance.rules.common import (
     supported,
     survived,
 )
-from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest, inside, items_in
+from trio_mcp.conformance.rules.history import LISTS, Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, answered, each
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -59,7 +60,7 @@ def _offers(history: History) -> Iterator[tuple[Event, str, str, set[str]]]:
     found = [
         (asked.answers[0], agreed, wanted)
         for _, asked, wanted in _hellos(history)
-        if isinstance(agreed := inside(asked.result, "protocolVersion"), str)
+        if isinstance(agreed := member_of(asked.result, "protocolVersion"), str)
     ]
     # Versions that the kit doesn't know, such as drafts, have no place in the order by which offers are judged. The
     # modern era has no handshake, so a server that speaks it rightly agrees to another version here.
@@ -134,7 +135,7 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
 def negotiated_version_kept(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event in connection.messages("server") if connection.hello is not None else ():
-            method = inside(event.message, "method")
+            method = member_of(event.message, "method")
             # A method that no revision has may come from an extension; one that only others have shows the wrong
             # version.
             if isinstance(method, str) and is_spec_method(method):
@@ -155,10 +156,10 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             if asked.method in LISTS:
                 # An empty list may only be polite.
-                needed, offered = asked.method.split("/")[0], inside(asked.result, LISTS[asked.method][0])
+                needed, offered = asked.method.split("/")[0], member_of(asked.result, LISTS[asked.method][0])
             # 2024-11-05 has completion, but no capability for it.
             elif asked.method == "completion/complete" and connection.revision != "2024-11-05":
-                needed, offered = "completions", inside(asked.result, "completion", "values")
+                needed, offered = "completions", member_of(asked.result, "completion", "values")
             else:
                 continue
             if offered:
@@ -217,7 +218,7 @@ def lists_answered(_: Event, connection: Connection, asked: RecordedRequest) -> 
 @stated_rule(moves=("discover",))
 @each(answered("server/discover"))
 def extension_names(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
-    capabilities = inside(asked.result, "capabilities")
+    capabilities = member_of(asked.result, "capabilities")
     if not isinstance(capabilities, dict):
         return UNDECIDED
     extensions = capabilities.get("extensions")
@@ -272,10 +273,10 @@ def unsupported_version_error(_: Event, _connection: Connection, asked: Recorded
     if code_of(asked) != error_codes.UNSUPPORTED_PROTOCOL_VERSION:
         wanted = error_codes.UNSUPPORTED_PROTOCOL_VERSION
         return f"version {version} was answered with {_shown(asked)}, not with {wanted}"
-    named = items_in(asked.error, "data", "supported")
+    named = items_of(asked.error, "data", "supported")
     if not named or not all(isinstance(each, str) for each in named):
         return "error.data.supported must list the versions that the server speaks"
-    requested = inside(asked.error, "data", "requested")
+    requested = member_of(asked.error, "data", "requested")
     if requested != version:
         return f"error.data.requested must be {version!r}, not {requested!r:.60}"
     return f"error.data.supported has {version}, which was refused" if version in named else None
@@ -302,7 +303,7 @@ def incomplete_meta_refused(_: Event, connection: Connection, asked: RecordedReq
 def missing_capability_error(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
     if code_of(asked) != error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY:
         return UNDECIDED
-    required = inside(asked.error, "data", "requiredCapabilities")
+    required = member_of(asked.error, "data", "requiredCapabilities")
     if not isinstance(required, dict) or not required:
         return "error.data.requiredCapabilities must name the missing capabilities"
     declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
@@ -324,8 +325,8 @@ def _paths(capabilities: dict[str, Any], prefix: str = "") -> Iterator[str]:
 @stated_rule(moves=("call-with-capabilities", "incomplete-meta"))
 @each(about("tools/call", "prompts/get", "resources/read"))
 def stateless(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    questions = inside(asked.result, "inputRequests")
-    methods = [inside(question, "method") for question in questions.values()] if isinstance(questions, dict) else []
+    questions = member_of(asked.result, "inputRequests")
+    methods = [member_of(question, "method") for question in questions.values()] if isinstance(questions, dict) else []
     wanted = {method.split("/")[0] for method in methods if isinstance(method, str)}
     declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
     place = connection.position(asked.event)

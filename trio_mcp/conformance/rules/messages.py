@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from trio_mcp.conformance.members import items_of, member_of
 from trio_mcp.conformance.rules.common import (
     LARGEST,
     LEGACY,
@@ -26,11 +27,9 @@ from trio_mcp.conformance.rules.history import (
     Connection,
     History,
     RecordedRequest,
-    inside,
     is_notification,
     is_request,
     is_response,
-    items_in,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, answered, each
@@ -116,7 +115,7 @@ def error_object(event: Event, _: Connection) -> Opinion:
 @stated_rule(moves=("call-with-progress", "listen"))
 @each(_said)
 def notification_without_id(event: Event, _: Connection) -> Opinion:
-    method = inside(event.message, "method")
+    method = member_of(event.message, "method")
     if not isinstance(method, str) or not method.startswith("notifications/"):
         return UNDECIDED
     return f"{method} has an id" if "id" in event.message else None
@@ -126,7 +125,7 @@ def notification_without_id(event: Event, _: Connection) -> Opinion:
 @each(_said)
 def request_id_type(event: Event, _: Connection) -> Opinion:
     message = event.message
-    method = inside(message, "method")
+    method = member_of(message, "method")
     if not isinstance(method, str) or "id" not in message or method.startswith("notifications/"):
         return UNDECIDED
     return None if is_request(message) else f"the id of {method} is {json_type(message['id'])}"
@@ -257,7 +256,7 @@ def _first(connection: Connection, request_id: Any) -> RecordedRequest | None:
 
 
 def _is_safe(message: Any) -> bool:
-    request_id = inside(message, "id")
+    request_id = member_of(message, "id")
     return (
         isinstance(request_id, str)
         or request_id is None
@@ -372,7 +371,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
                 continue
             elif (request_id := event.message.get("id")) is not None:
                 # Messages before a request that is answered now have been dealt with.
-                ids = [inside(each.message, "id") for each in since_last]
+                ids = [member_of(each.message, "id") for each in since_last]
                 since_last = since_last[ids.index(request_id) :] if request_id in ids else since_last
             else:
                 allowed = _allowed(connection, since_last, named)
@@ -415,7 +414,7 @@ def _errors(history: History) -> Iterator[tuple[Event, Connection, int]]:
             for answer in asked.answers
         }
         for event in messages_of(connection, "server"):
-            code = inside(event.message, "error", "code")
+            code = member_of(event.message, "error", "code")
             if type(code) is int and is_response(event.message) and id(event) not in legacy:
                 yield event, connection, code
 
@@ -573,7 +572,7 @@ def result_type_known(_: Event, connection: Connection, result: dict[str, Any]) 
 @stated_rule(moves=("call-tool", "call-with-capabilities", "list-all"))
 @each(about())
 def extension_fallback(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
-    kind = inside(asked.result, "resultType")
+    kind = member_of(asked.result, "resultType")
     declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
     if not isinstance(kind, str) or not isinstance(declared, dict) or declared.get("extensions"):
         return UNDECIDED
@@ -592,9 +591,9 @@ def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
         body = event.message.get("params", event.message.get("result")) if isinstance(event.message, dict) else None
         # Not at any depth: `structuredContent` and the arguments of a tool are its own data, in which `_meta` means
         # nothing.
-        items = [item for key in _LISTS for item in items_in(body, key)]
-        for holder in [body, *items, *(inside(item, "content") for item in items)]:
-            if isinstance(found := inside(holder, "_meta"), dict):
+        items = [item for key in _LISTS for item in items_of(body, key)]
+        for holder in [body, *items, *(member_of(item, "content") for item in items)]:
+            if isinstance(found := member_of(holder, "_meta"), dict):
                 yield event, found
 
 
@@ -628,6 +627,6 @@ def trace_context_format(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=(*CALLS, "discover"))
 @each(_results)
 def server_info_sent(_: Event, _connection: Connection, result: dict[str, Any]) -> Opinion:
-    info = inside(result, "_meta", meta.SERVER_INFO)
-    kept = isinstance(inside(info, "name"), str) and isinstance(inside(info, "version"), str)
+    info = member_of(result, "_meta", meta.SERVER_INFO)
+    kept = isinstance(member_of(info, "name"), str) and isinstance(member_of(info, "version"), str)
     return None if kept else f"_meta lacks {meta.SERVER_INFO} with a name and a version"

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import items_of, member_of
 from trio_mcp.conformance.rules.common import code_of, declares, is_unknown
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, inside, items_in
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, answered, each
 from trio_mcp.conformance.rules.resources import blocks_of, is_base64
@@ -89,5 +90,7 @@ def prompt_errors(_: Event, connection: Connection, asked: RecordedRequest) -> O
 
 
 def _required(prompt: dict[str, Any] | None) -> set[str]:
-    required = (inside(each, "name") for each in items_in(prompt, "arguments") if inside(each, "required") is True)
+    required = (
+        member_of(each, "name") for each in items_of(prompt, "arguments") if member_of(each, "required") is True
+    )
     return {name for name in required if isinstance(name, str)}

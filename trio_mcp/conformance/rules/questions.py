@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from trio_mcp.conformance.members import object_of, objects_of
 from trio_mcp.conformance.rules.common import MODERN, code_of, declares, lost, subject_of
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, members, objects, params_of
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, params_of
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -55,7 +56,7 @@ class ServerQuestion:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The messages of sampling."""
-        return objects(self.params.get("messages"))
+        return objects_of(self.params.get("messages"))
 
 
 def _rounds(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, dict[str, Any]]]:
@@ -70,8 +71,8 @@ def _rounds(history: History) -> Iterator[tuple[Event, Connection, RecordedReque
 def _entries(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, str, dict[str, Any]]]:
     """Yield each entry of each round of input: the answer, its connection and request, the key and the entry."""
     for answer, connection, asked, result in _rounds(history):
-        for key, entry in members(result.get("inputRequests")).items():
-            yield answer, connection, asked, key, members(entry)
+        for key, entry in object_of(result.get("inputRequests")).items():
+            yield answer, connection, asked, key, object_of(entry)
 
 
 def _questions(*methods: str) -> Occasions[ServerQuestion]:
@@ -88,8 +89,8 @@ def _questions(*methods: str) -> Occasions[ServerQuestion]:
             if method in methods:
                 # Each request of the modern era declares for itself, and a server must not go by an earlier one
                 # (Statelessness).
-                declared = members(asked.meta.get(meta.CLIENT_CAPABILITIES))
-                params = members(entry.get("params"))
+                declared = object_of(asked.meta.get(meta.CLIENT_CAPABILITIES))
+                params = object_of(entry.get("params"))
                 yield answer, ServerQuestion(answer, method, params, declared, connection.revision)
 
     return occasions
@@ -115,7 +116,7 @@ def input_within_capabilities(_: Event, question: ServerQuestion) -> Opinion:
 @stated_rule(moves=MOVES)
 @each(_questions("elicitation/create"))
 def elicitation_within_modes(_: Event, question: ServerQuestion) -> Opinion:
-    modes = members(question.declared.get("elicitation"))
+    modes = object_of(question.declared.get("elicitation"))
     # Without modes the capability is that for forms.
     kept = question.mode in modes or (question.mode == "form" and "url" not in modes)
     return None if kept else f"the client did not declare the mode {question.mode!r:.40}"
@@ -194,10 +195,10 @@ def elicitation_https(_: Event, url: str) -> Opinion:
 def elicitation_no_links(_: Event, question: ServerQuestion) -> Opinion:
     if question.mode != "form":
         return UNDECIDED
-    fields = members(members(question.params.get("requestedSchema")).get("properties")).values()
+    fields = object_of(object_of(question.params.get("requestedSchema")).get("properties")).values()
     texts = [question.params.get("message")]
     # Defaults and choices are left out: they are data, and a form may well ask which of several URLs to use.
-    texts += [members(field).get(key) for field in fields for key in ("title", "description")]
+    texts += [object_of(field).get(key) for field in fields for key in ("title", "description")]
     found = next((text for text in texts if isinstance(text, str) and _LINK.search(text)), None)
     return None if found is None else f"the form has a link: {found!r:.100}"
 
@@ -217,7 +218,7 @@ def elicitation_complete_known(history: History) -> Iterator[Verdict]:
             each.params.get("elicitationId") for each in connection.questions if each.method == "elicitation/create"
         }
         for asked in connection.requests:
-            given |= {members(each).get("elicitationId") for each in _required(asked)}
+            given |= {object_of(each).get("elicitationId") for each in _required(asked)}
         for event in connection.notifications("server", "notifications/elicitation/complete"):
             named = params_of(event).get("elicitationId")
             kept = isinstance(named, str) and named in given
@@ -225,7 +226,7 @@ def elicitation_complete_known(history: History) -> Iterator[Verdict]:
 
 
 def _required(asked: RecordedRequest) -> list[Any]:
-    found = members((asked.error or {}).get("data")).get("elicitations")
+    found = object_of((asked.error or {}).get("data")).get("elicitations")
     return found if code_of(asked) == URL_REQUIRED and isinstance(found, list) else []
 
 
@@ -243,7 +244,7 @@ def _required_urls(history: History) -> Iterator[tuple[Event, list[Any]]]:
 )
 @each(_required_urls)
 def url_required_error_shape(_: Event, required: list[Any]) -> Opinion:
-    kept = bool(required) and all(_is_by_url(members(each)) for each in required)
+    kept = bool(required) and all(_is_by_url(object_of(each)) for each in required)
     return None if kept else "its elicitations are missing, or not all by URL with an id"
 
 
@@ -265,7 +266,7 @@ def content_of(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     """Return the blocks of a kind in a message of sampling, whose content is one block or several."""
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content]
-    return [block for block in objects(blocks) if block.get("type") == kind]
+    return [block for block in objects_of(blocks) if block.get("type") == kind]
 
 
 @stated_rule(
@@ -374,8 +375,8 @@ def unfulfilled_input_survived(
 )
 @each(_retries)
 def bad_input_responses_refused(_: Event, asked: RecordedRequest, before: dict[str, Any]) -> Opinion:
-    questions = members(before.get("inputRequests"))
-    given = members(asked.params.get("inputResponses"))
+    questions = object_of(before.get("inputRequests"))
+    given = object_of(asked.params.get("inputResponses"))
     wrong = [key for key, each in given.items() if key in questions and not _fits(questions[key], each)]
     if not wrong or not asked.answers:
         return UNDECIDED
@@ -387,7 +388,7 @@ def bad_input_responses_refused(_: Event, asked: RecordedRequest, before: dict[s
 def _fits(question: Any, given: Any) -> bool:
     # pydantic's errors are ValueErrors; the other two come from questions that are malformed themselves.
     try:
-        input_response_from_wire(str(members(question).get("method")), given)
+        input_response_from_wire(str(object_of(question).get("method")), given)
     except (ValueError, KeyError, TypeError):
         return False
     return True

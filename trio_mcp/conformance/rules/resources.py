@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import items_of, member_of
 from trio_mcp.conformance.rules.common import code_of, declares, is_unknown
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, inside, items_in
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, answered, each
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -37,8 +38,8 @@ def is_base64(value: Any) -> bool:
 def blocks_of(result: dict[str, Any] | None, *fields: str) -> Iterator[dict[str, Any]]:
     """Yield the content of results: what a list holds, or what stands in its messages."""
     for field in fields:
-        for item in items_in(result, field):
-            inner = inside(item, "content") if field == "messages" else item
+        for item in items_of(result, field):
+            inner = member_of(item, "content") if field == "messages" else item
             blocks = inner if isinstance(inner, list) else [inner]
             yield from (block for block in blocks if isinstance(block, dict))
 
@@ -48,7 +49,7 @@ def _blobs(history: History) -> Iterator[tuple[Event, Any]]:
     for answer, _, asked in answered("resources/read", "tools/call", "prompts/get")(history):
         for block in blocks_of(asked.result, "content", "contents", "messages"):
             # In `resources/read` the blob is in the block itself, embedded in a message one level below.
-            for holder in (block, inside(block, "resource")):
+            for holder in (block, member_of(block, "resource")):
                 if isinstance(holder, dict) and "blob" in holder:
                     yield answer, holder["blob"]
             if block.get("type") in ("image", "audio") and "data" in block:
@@ -72,8 +73,8 @@ _COMMON: Final = ("file", "git", "http", "https")
 @stated_rule(moves=("list-all", "next-page"))
 def resource_uri_valid(history: History) -> Iterator[Verdict]:
     for answer, _, asked in answered("resources/list")(history):
-        for item in items_in(asked.result, "resources"):
-            uri = inside(item, "uri")
+        for item in items_of(asked.result, "resources"):
+            uri = member_of(item, "uri")
             # The text is about schemes of one's own.
             if isinstance(uri, str) and (uri.isascii() or uri.partition(":")[0].lower() not in _COMMON):
                 yield judged(_URI.fullmatch(uri) is not None, answer, f"{uri!r:.100} is not a URI")
@@ -90,7 +91,7 @@ def _missing(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
         if _URI.fullmatch(uri) is None or not is_unknown(connection, "resources/list", uri):
             continue
         # A resource that a template describes may exist, and contents show that it does.
-        if not inside(asked.result, "contents") and not _may_match(connection, uri):
+        if not member_of(asked.result, "contents") and not _may_match(connection, uri):
             yield answer, asked
 
 
@@ -146,7 +147,7 @@ def malformed_uri_refused(_: Event, connection: Connection, asked: RecordedReque
     if any(_matches(template, uri) for template in connection.listed["resources/templates/list"]):
         return UNDECIDED
     # Which error to send isn't said, and empty contents give nothing away, so only real contents count.
-    return f"{uri!r:.60} is not a URI, but has contents" if inside(asked.result, "contents") else None
+    return f"{uri!r:.60} is not a URI, but has contents" if member_of(asked.result, "contents") else None
 
 
 # The line for root is in this file on every POSIX system. Any other text may be what the server means by the URI.

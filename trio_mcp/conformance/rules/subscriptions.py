@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
@@ -28,7 +29,6 @@ from trio_mcp.conformance.rules.history import (
     History,
     RecordedRequest,
     id_key,
-    members,
     params_of,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
@@ -61,7 +61,7 @@ def _delivered(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
     """Yield each notification of a subscription, its method, and what was asked for."""
     for _, connection, asked in _listens(history):
         for event in subscribed(connection, asked):
-            yield event, event.message["method"], members(asked.params.get("notifications"))
+            yield event, event.message["method"], object_of(asked.params.get("notifications"))
 
 
 def _uris(filters: dict[str, Any]) -> list[Any]:

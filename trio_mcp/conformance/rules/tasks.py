@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.members import object_of, objects_of
 from trio_mcp.conformance.rules.common import (
     code_of,
     declares,
@@ -19,7 +20,7 @@ from trio_mcp.conformance.rules.common import (
     notifications,
     pages,
 )
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, members, objects, params_of
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, params_of
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, about, each
 from trio_mcp.conformance.rules.shape import flaw
@@ -112,7 +113,7 @@ def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
         elif asked.method == "tools/call" and isinstance(result.get("task"), dict):
             yield asked.answers[0], result["task"]
         elif asked.method == "tasks/list":
-            yield from ((asked.answers[0], each) for each in objects(result.get("tasks")))
+            yield from ((asked.answers[0], each) for each in objects_of(result.get("tasks")))
     for event in notifications(connection, "server", "notifications/tasks/status"):
         if isinstance(event.message.get("params"), dict):
             yield event, event.message["params"]
@@ -150,7 +151,7 @@ def _support(connection: Connection, asked: RecordedRequest) -> str | None:
     if tool is None:
         return None
     # Tool-Level Negotiation: a tool that doesn't say is one that forbids tasks.
-    execution = members(tool.get("execution"))
+    execution = object_of(tool.get("execution"))
     return str(execution.get("taskSupport", "forbidden"))
 
 
@@ -186,7 +187,7 @@ def task_id_unique(history: History) -> Iterator[Verdict]:
     # On all connections together: ids are unique "among all tasks controlled by the receiver".
     seen: set[str] = set()
     for answer, _, asked in _calls(history):
-        task_id = members((asked.result or {}).get("task")).get("taskId")
+        task_id = object_of((asked.result or {}).get("task")).get("taskId")
         if isinstance(task_id, str):
             yield judged(task_id not in seen, answer, f"a second task has the id {task_id!r}")
             seen.add(task_id)
@@ -435,13 +436,13 @@ def related_task_absent(event: Event, connection: Connection, state: dict[str, A
     if not declares(connection.server_capabilities, "tasks"):
         return UNDECIDED
     owner = event.message.get("result", state)
-    if "result" in event.message and "task" in members(owner):
+    if "result" in event.message and "task" in object_of(owner):
         return UNDECIDED  # CreateTaskResult
     return None if _related(owner) is None else "a message that contains the task's id names it in _meta, too"
 
 
 def _related(holder: Any) -> Any:
-    entry = members(members(holder).get("_meta")).get(meta.RELATED_TASK)
+    entry = object_of(object_of(holder).get("_meta")).get(meta.RELATED_TASK)
     # A malformed entry is given back as it is, so that it counts as present, but matches no task.
     return entry.get("taskId") if isinstance(entry, dict) else entry
 

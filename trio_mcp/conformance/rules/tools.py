@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeGuard
 
+from trio_mcp.conformance.members import object_of, objects_of
 from trio_mcp.conformance.rules.common import (
     asked_about,
     code_of,
@@ -16,7 +17,7 @@ from trio_mcp.conformance.rules.common import (
     pages,
     schema_problem,
 )
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, members, objects
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, each
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -36,7 +37,7 @@ CALLING: Final = ("call-tool", "calls-at-once", "call-with-progress")
 def _listed(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
     """Yield each tool that was listed, after the response that lists it."""
     for _, asked in history.requests("tools/list"):
-        yield from ((asked.answers[0], tool) for tool in objects((asked.result or {}).get("tools")))
+        yield from ((asked.answers[0], tool) for tool in objects_of((asked.result or {}).get("tools")))
 
 
 def _schemas(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
@@ -137,10 +138,10 @@ def header_annotation_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 
 def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]]:
     """Yield each annotation, the type it is on, and whether a chain of properties leads to it from the root."""
-    for key, inner in members(schema).items():
+    for key, inner in object_of(schema).items():
         # Behind other keywords an annotation means no single argument, so Schema Extension makes it invalid.
         chained = reachable and key == "properties"
-        for each_schema in objects(_subschemas(key, inner)):
+        for each_schema in objects_of(_subschemas(key, inner)):
             if "x-mcp-header" in each_schema:
                 yield each_schema["x-mcp-header"], each_schema.get("type"), chained
             yield from _annotations(each_schema, chained)
@@ -151,7 +152,7 @@ def _subschemas(key: str, inner: Any) -> Any:
     if key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
         return [inner]
     if key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
-        return list(members(inner).values())
+        return list(object_of(inner).values())
     return inner if key in ("anyOf", "oneOf", "allOf", "prefixItems") else []
 
 
@@ -312,7 +313,7 @@ def structured_content_as_text(_: Event, _connection: Connection, asked: Recorde
     result = asked.result
     if not _is_final(result) or "structuredContent" not in result:
         return UNDECIDED
-    texts = [each.get("text") for each in objects(result.get("content"))]
+    texts = [each.get("text") for each in objects_of(result.get("content"))]
     kept = any(isinstance(text, str) and _repeats(text, result["structuredContent"]) for text in texts)
     return None if kept else "no text block has the structured content as JSON: add one, beside what people are to read"
 
@@ -342,7 +343,7 @@ def _holds(text: str, value: Any) -> bool:
 @stated_rule(moves=CALLING)
 @each(about("tools/call"))
 def embedded_resource_capability(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    kinds = [each.get("type") for each in objects((asked.result or {}).get("content"))]
+    kinds = [each.get("type") for each in objects_of((asked.result or {}).get("content"))]
     if not kinds:
         return UNDECIDED
     kept = "resource" not in kinds or declares(connection.server_capabilities, "resources")

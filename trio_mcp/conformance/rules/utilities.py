@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
@@ -34,7 +35,6 @@ from trio_mcp.conformance.rules.history import (
     History,
     RecordedRequest,
     id_key,
-    members,
     params_of,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
@@ -412,7 +412,7 @@ def log_level_errors(history: History) -> Iterator[Verdict]:
 )
 def completion_at_most_100(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("completion/complete"):
-        values = members((asked.result or {}).get("completion")).get("values")
+        values = object_of((asked.result or {}).get("completion")).get("values")
         if isinstance(values, list):
             yield judged(len(values) <= 100, asked.answers[0], f"the completion has {len(values)} values")
 
@@ -427,7 +427,7 @@ def completion_errors(_: Event, connection: Connection, asked: RecordedRequest) 
     if not declares(connection.server_capabilities, "completions"):
         problem = f"completion isn't offered, but was answered with {shown}, not -32601"
         return None if code == error_codes.METHOD_NOT_FOUND else problem
-    ref = members(asked.params.get("ref"))
+    ref = object_of(asked.params.get("ref"))
     name = ref.get("name") if ref.get("type") == "ref/prompt" else None
     if name is None or not is_unknown(connection, "prompts/list", name):
         return UNDECIDED

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.clients.shared import legacy, retries
 from trio_mcp.conformance.rules.common import code_of, declares, is_ordered, is_same_id
-from trio_mcp.conformance.rules.history import History, id_key, members, params_of
+from trio_mcp.conformance.rules.history import History, id_key, params_of
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each
 from trio_mcp.conformance.rules.questions import NEEDED, content_of
@@ -65,14 +66,14 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
                     event, declared, code = asked.answers[0], connection.client_capabilities, code_of(asked)
                     yield event, QuestionReply(event, asked.method, asked.params, declared, asked.result, code)
             for before, retry in retries(connection):
-                given = members(retry.params.get("inputResponses"))
-                for key, question in members((before.result or {}).get("inputRequests")).items():
-                    method, result = str(members(question).get("method")), given.get(key)
+                given = object_of(retry.params.get("inputResponses"))
+                for key, question in object_of((before.result or {}).get("inputRequests")).items():
+                    method, result = str(object_of(question).get("method")), given.get(key)
                     if method in methods and isinstance(result, dict):
                         # The server could only go by what was declared with the request that it answered, so the
                         # retry's own doesn't count.
-                        declared = members(before.meta.get(meta.CLIENT_CAPABILITIES))
-                        params = members(question.get("params"))
+                        declared = object_of(before.meta.get(meta.CLIENT_CAPABILITIES))
+                        params = object_of(question.get("params"))
                         yield retry.event, QuestionReply(retry.event, method, params, declared, result)
 
     return occasions
@@ -135,7 +136,7 @@ def _has_mode(reply: QuestionReply) -> bool:
 @each(replies("sampling/createMessage"))
 def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
     """Judge the results of sampling with a choice of tools."""
-    mode = members(reply.params.get("toolChoice")).get("mode")
+    mode = object_of(reply.params.get("toolChoice")).get("mode")
     # "auto" leaves the choice to the model, and a client without `sampling.tools` may ignore what it doesn't know.
     if reply.result is None or mode not in ("required", "none") or not reply.declares("sampling", "tools"):
         return UNDECIDED
@@ -148,7 +149,7 @@ def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
 @each(replies("sampling/createMessage"))
 def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
     """Judge texts that have more characters than any model's tokens could hold."""
-    limit, text = reply.params.get("maxTokens"), members((reply.result or {}).get("content")).get("text")
+    limit, text = reply.params.get("maxTokens"), object_of((reply.result or {}).get("content")).get("text")
     if not isinstance(limit, int) or not isinstance(text, str):
         return UNDECIDED
     return f"{len(text)} characters are more than {limit} tokens" if len(text) > limit * LONGEST_TOKEN else None
@@ -158,7 +159,7 @@ def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
 def roots_change_announced(history: History) -> Iterator[Verdict]:
     """Judge each list of roots after the first: if it differs, the change was announced in between, or right after."""
     for connection in legacy(history):
-        if members(connection.client_capabilities.get("roots")).get("listChanged") is not True:
+        if object_of(connection.client_capabilities.get("roots")).get("listChanged") is not True:
             continue
         notices = [connection.position(each) for each in connection.notifications("client", CHANGED)]
         listed = [asked for asked in connection.questions if asked.method == "roots/list" and asked.result]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.clients.shared import (
     SPEAKABLE,
     called_over_http,
@@ -15,7 +16,7 @@ from trio_mcp.conformance.rules.clients.shared import (
     parameters_of,
     tools_at,
 )
-from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request, members
+from trio_mcp.conformance.rules.history import Connection, Exchange, History, is_request
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -159,8 +160,8 @@ def request_headers_sent(event: Event, connection: Connection, exchange: Exchang
     # the legacy era.
     if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
         return UNDECIDED
-    params = members(body.get("params"))
-    version = members(params.get("_meta")).get(meta.PROTOCOL_VERSION)
+    params = object_of(body.get("params"))
+    version = object_of(params.get("_meta")).get(meta.PROTOCOL_VERSION)
     wanted = {"mcp-protocol-version": version, "mcp-method": body["method"]}
     spec = method_spec(connection.revision, body["method"])
     if spec is not None and spec.name_header is not None:

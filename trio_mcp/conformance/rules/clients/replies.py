@@ -8,10 +8,11 @@ from urllib.parse import unquote
 import jsonschema_rs
 from pydantic import ValidationError
 
+from trio_mcp.conformance.members import objects_of
 from trio_mcp.conformance.rules.clients.declared import QuestionReply, replies
 from trio_mcp.conformance.rules.clients.shared import legacy
 from trio_mcp.conformance.rules.common import code_of, messages_of
-from trio_mcp.conformance.rules.history import History, RecordedRequest, id_key, is_response, objects
+from trio_mcp.conformance.rules.history import History, RecordedRequest, id_key, is_response
 from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.questions import NEEDED
@@ -129,7 +130,7 @@ def root_uri_is_file(_: Event, reply: QuestionReply) -> Opinion:
     roots = (reply.result or {}).get("roots")
     if not isinstance(roots, list):
         return UNDECIDED
-    uris = [str(root.get("uri")) for root in objects(roots)]
+    uris = [str(root.get("uri")) for root in objects_of(roots)]
     # Dots that are percent-encoded climb, too, once a server has decoded the path.
     wrong = [uri for uri in uris if not uri.startswith("file://") or ".." in unquote(uri).split("/")]
     return f"a root is {wrong[:1]}" if wrong else None

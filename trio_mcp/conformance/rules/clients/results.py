@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.clients.shared import (
     SPEAKABLE,
     after,
@@ -23,7 +24,6 @@ from trio_mcp.conformance.rules.history import (
     is_notification,
     is_request,
     is_response,
-    members,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
@@ -85,8 +85,8 @@ def _is_clean(connection: Connection) -> bool:
 def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
     """Yield the messages of clients that have a `_meta`, with it."""
     for event, _ in sent(history):
-        message = members(event.message)
-        found = members(message.get("params", message.get("result"))).get("_meta")
+        message = object_of(event.message)
+        found = object_of(message.get("params", message.get("result"))).get("_meta")
         if isinstance(found, dict):
             yield event, found
 
@@ -106,7 +106,7 @@ def client_meta_keys_well_formed(_: Event, found: dict[str, Any]) -> Opinion:
 @each(_metas)
 def client_extension_names(_: Event, found: dict[str, Any]) -> Opinion:
     """Judge the extensions that a client declares."""
-    names = members(found.get(meta.CLIENT_CAPABILITIES)).get("extensions")
+    names = object_of(found.get(meta.CLIENT_CAPABILITIES)).get("extensions")
     if not isinstance(names, dict):
         return UNDECIDED
     wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)

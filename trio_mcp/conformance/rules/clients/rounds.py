@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.clients.shared import modern, retries, sent
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, is_response, members
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, is_response
 from trio_mcp.conformance.rules.model import Verdict, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
@@ -79,9 +80,9 @@ def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) 
 @each(_retries)
 def input_answered(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
     """Judge each retry of a request that was answered with questions."""
-    wanted = members((before.result or {}).get("inputRequests"))
+    wanted = object_of((before.result or {}).get("inputRequests"))
     # Answers to what wasn't asked are not an error: a server should ignore them (Error Handling).
-    missing = sorted(wanted.keys() - members(retry.params.get("inputResponses")).keys())
+    missing = sorted(wanted.keys() - object_of(retry.params.get("inputResponses")).keys())
     if not wanted:
         return UNDECIDED
     return f"there is no answer to {missing}" if missing else None

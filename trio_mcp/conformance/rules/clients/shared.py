@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from trio_mcp.conformance.members import objects_of
 from trio_mcp.conformance.rules.common import messages_of, subject_of
 from trio_mcp.conformance.rules.history import (
     Connection,
@@ -12,7 +13,6 @@ from trio_mcp.conformance.rules.history import (
     History,
     RecordedRequest,
     is_request,
-    objects,
 )
 from trio_mcp.conformance.rules.occasions import Occasions
 from trio_mcp.conformance.transcript.events import Event
@@ -82,7 +82,7 @@ def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
     for asked in connection.requests:
         if asked.method == "tools/list" and asked.result and connection.position(asked.answers[0]) < place:
             # Tool by tool, because a page has only some of them, and says nothing of the others.
-            found |= {str(tool.get("name")): tool for tool in objects(asked.result.get("tools"))}
+            found |= {str(tool.get("name")): tool for tool in objects_of(asked.result.get("tools"))}
     return found
 
 

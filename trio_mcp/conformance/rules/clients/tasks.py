@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.clients.shared import tools_at
 from trio_mcp.conformance.rules.common import declares, is_same_id
-from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, members, params_of
+from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, params_of
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each, notified
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -42,7 +43,7 @@ def client_task_tool_support(event: Event, connection: Connection, asked: Record
     # Of a tool that was not listed the client can't know, and may call it as it was told.
     if tool is None:
         return UNDECIDED
-    support = members(tool.get("execution")).get("taskSupport", "forbidden")
+    support = object_of(tool.get("execution")).get("taskSupport", "forbidden")
     kept = support == "optional" or ("task" in asked.params) == (support == "required")
     return None if kept else f"taskSupport of this tool is {support!r:.40}"
 
