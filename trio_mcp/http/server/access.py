@@ -26,7 +26,7 @@ ENTRY: Final = "trio_mcp.access"
 """Where the scope of an exchange that is logged has its `AccessEntry`."""
 
 LONGEST: Final = 200
-"""Characters of a text of the client's that are logged (chosen)."""
+"""The most characters that are logged of a text from the client (chosen)."""
 
 
 class AccessEntry:
@@ -59,7 +59,7 @@ async def logged(
             entry.status = event["status"]
         elif kind == "websocket.accept":
             entry.status = 101
-        elif kind == "websocket.close" and entry.status is None:  # by which the ASGI server responds with 403
+        elif kind == "websocket.close" and entry.status is None:  # the ASGI server then responds with 403
             entry.status = 403
         await send(event)
 
@@ -68,7 +68,7 @@ async def logged(
         await app({**scope, ENTRY: entry}, receive, noting)
     finally:
         client = scope.get("client")
-        # All texts are the client's, so they are escaped: no line of the log is forged, and no terminal controlled.
+        # The client chose all these texts, so they are escaped: it must not forge lines or control a terminal.
         ACCESS.info(
             "%s %s %s %s %.1f ms%s",
             _escaped(str(client[0]), ":") if client else "-",

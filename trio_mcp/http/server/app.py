@@ -64,8 +64,8 @@ MAX_SEEN_SIZE: Final = 2048
 MAX_SEEN_FIELDS: Final = 40
 """Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
 
-# They differ from one request or session to the next, or are secrets. No rule for the head of a POST looks at them, but
-# for the length, which is looked at here.
+# These fields differ between requests or sessions, or are secrets. No rule for the head of a POST reads any of them
+# except the length, which is checked here.
 VARYING: Final = frozenset(
     (
         b"authorization",
@@ -86,10 +86,10 @@ PARAMETER: Final = b"mcp-param-"
 
 @contextlib.asynccontextmanager
 async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpApp]:
-    """Make the application for a run, with what judges its tokens.
+    """Yield the application for a run, with the gate that judges tokens if ``auth`` is set.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, and no token is judged.
+        ValueError: If something that the server offers needs scopes, but no tokens are judged.
     """
     if options.settings["auth"] is None:
         yield HttpApp(run, options)
@@ -107,7 +107,7 @@ class HttpApp:
         gate: What admits requests, if ``options.settings["auth"]`` judges their tokens.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, and no token is judged.
+        ValueError: If something that the server offers needs scopes, but no tokens are judged.
     """
 
     def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
@@ -117,7 +117,7 @@ class HttpApp:
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
         assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
-        # Also for what needs scopes and is only added later.
+        # This covers what needs scopes and is only added later.
         run.permit = _none_granted if options.settings["auth"] is None else options.settings["auth"].permit
         self._gate = gate
         self._run = run
@@ -180,7 +180,7 @@ class HttpApp:
         seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
-        # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
+        # This comes first: the CORS headers go with every response, refusals included, so that a page can read it.
         if self.options.settings["cors"] and await self._is_preflight(request, answer):
             return
         if request.path != self.options.settings["path"]:
@@ -194,7 +194,7 @@ class HttpApp:
         ):
             await self._upgrade(request, answer)
             return
-        # A head that is remembered has passed the rules, but its token is another matter.
+        # A head that is remembered has passed the rules, but its token still has to be judged.
         if self._gate is not None:
             # A foreign web page learns nothing else about the server.
             refusal = (None if seen is not None else self._foreign(request)) or await self._gate.admit(request, answer)
@@ -204,7 +204,7 @@ class HttpApp:
         if seen is not None:  # only a POST for a message is ever remembered
             await self._post(request, answer, settings)
             return
-        # The head is judged before the body is read: what it gets refused for costs no memory.
+        # The head is judged before the body is read, so that a refused request costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._finder(request))
         if isinstance(verdict, Refusal):
             # A session that has ended may have left events in a store that outlives it.
@@ -217,7 +217,7 @@ class HttpApp:
             await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
             await self._refuse(ending(), request, answer)
-        else:  # the rest of a stream also while the server ends: it may carry the response to a request under way
+        else:  # a stream is resumed even while the server ends: it may carry the response to a request under way
             await self._legacy.get(verdict, request, answer)
 
     async def _admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
@@ -322,8 +322,8 @@ class HttpApp:
             # Anything else may be what a handler under way is waiting for: a response, progress, a cancellation.
             await self._refuse(ending(), request, answer)
         else:
-            # Counted from here on, after the body was counted by `_body`. A handler that outlives this exchange keeps
-            # the message counted; see `CountedMessage`.
+            # The message is counted from here on; its body was counted by `_body` until now. A handler that outlives
+            # this exchange keeps the message counted: see `CountedMessage`.
             try:
                 held = self._ledger.take(message, len(body))
             except NoRoom as exc:
@@ -375,7 +375,7 @@ class HttpApp:
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     def _document(self, request: HttpRequest) -> bytes | None:
-        """Return the metadata of the resource that is served at the path of a request; None if none is."""
+        """Return the metadata of the resource that is served at the path of a request; None if nothing is."""
         auth = self.options.settings["auth"]
         if auth is None or request.method not in ("GET", "HEAD"):
             return None
@@ -430,7 +430,7 @@ class HttpApp:
 
 
 def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:
-    """Refuse what needs scopes, as `Protection.permit` does, where no token is judged."""
+    """Refuse whatever needs scopes, as `Protection.permit` does, where no tokens are judged."""
     return refuse(403, "this needs scopes, and the server judges no tokens: it has no auth=…") if needed else None
 
 
@@ -462,13 +462,13 @@ class SeenHeads:
                 continue
             varying.append((name, value))
             if name == b"content-length" and not self._fits(value):
-                # Without a key, so that it is not remembered either: each such request is for the rules to refuse.
+                # There is no key either, so that the head is not remembered: the rules must refuse each such request.
                 return None, ()
         known = self._seen.get(tuple(key))
         return None if known is None else known.adding(varying), tuple(key)
 
     def _fits(self, length: bytes) -> bool:
-        # Fewer digits than `int` minds. Anything else is left to the rules.
+        # This is shorter than the numbers that `int` refuses. Anything else is left to the rules.
         return len(length) < 20 and length.isdigit() and int(length) <= self._max_length
 
     def add(self, key: tuple[Any, ...]) -> None:

@@ -79,7 +79,7 @@ class Extras:
         raise NotImplementedError
 
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
-        """Take the connection over, for another protocol, before anything is sent or read of a body.
+        """Take the connection over for another protocol, before anything is sent or any of a body is read.
 
         Returns:
             The stream, and what was read from it: the head as it came, and everything after it.
@@ -98,7 +98,7 @@ class Extras:
     def call(self, callback: Callable[[], object] | None) -> None:
         """Set the function to call when the client leaves, and call it now if it already has; None removes it.
 
-        So no task has to wait for `http.disconnect`.
+        This saves a task that waits for `http.disconnect`.
         """
         self._callback = callback
         if callback is not None and self._happened:
@@ -149,7 +149,7 @@ class Ledger:
         Raises:
             NoRoom: If there is no room for it.
         """
-        # A batch counts as the requests in it: else max_requests would be as many batches of any length.
+        # A batch counts as the requests in it: otherwise max_requests would allow as many batches of any length.
         requests = 1
         if type(message) is Batch:
             requests = sum(type(item) is Request for item in message.items)
@@ -164,8 +164,8 @@ class Ledger:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
-        # They count until `CountedMessage.release`: a handler goes on counting after its client has hung up, or one
-        # could start any number of them by leaving.
+        # They count until `CountedMessage.release`: a handler counts even after its client has hung up. Otherwise a
+        # client could start any number of handlers by leaving.
         self.requests += requests
         self.request_bytes += size
         return CountedMessage(self, requests, size)
@@ -301,7 +301,7 @@ class HttpRequest:
         extras = self.extras
         event = None if extras is None else extras.receive_nowait()
         first = b"" if event is None else self._piece_of(event)
-        if self._complete:  # as a rule it comes with its head: it takes no time, and nothing else gets in between
+        if self._complete:  # usually it arrives with its head, which takes no time: it need not be counted
             if len(first) > limit:
                 raise BodyTooLarge
             return first
@@ -317,7 +317,7 @@ class HttpRequest:
                     while not self._complete:
                         body.add(await self._next())
         finally:
-            # Also if the client has left half-way, or the exchange was cancelled: the room is needed for other bodies.
+            # Even if the client has left half-way or the exchange was cancelled, other bodies need the room.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
         return body.pieces.joined()
@@ -352,7 +352,7 @@ class HttpRequest:
 
 
 class HttpAnswer:
-    """The response: either `whole`, `whole_events`, or `start_events`, `send` and `finish`.
+    """The response, sent by `whole` or `whole_events`, or else by `start_events`, `send` and `finish`.
 
     Args:
         send: ASGI's send callable.
@@ -413,6 +413,6 @@ class HttpAnswer:
     async def finish(self, data: bytes = b"") -> None:
         """End the stream after a last piece, which leaves together with the end; repeating it does nothing."""
         if self.started and not self.finished:
-            # Before sending, as in `whole`; and a second call during the wait must not send a second end.
+            # Set before sending, as in `whole`: a second call during the wait must not send a second end.
             self.finished = True
             await self._send({"type": "http.response.body", "body": data})

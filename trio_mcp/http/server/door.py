@@ -33,7 +33,7 @@ class LegacyEndpoint:
     """The legacy era at an endpoint. This base class serves nothing: it stands in if the folder is missing."""
 
     # `post`, `get` and `delete` are never called here: with no legacy revision to serve, the rules refuse such requests
-    # before.
+    # first.
 
     served = False
     """Whether the legacy era is served."""
@@ -44,7 +44,7 @@ class LegacyEndpoint:
         Args:
             session_id: The id of the session.
             request_id: The request that names it.
-            owner: On whose behalf the request is made: to a stranger a session is like none.
+            owner: On whose behalf the request is made: a session is unknown to all but its owner.
         """
         return refuse(404, "this server keeps no sessions", request_id)
 

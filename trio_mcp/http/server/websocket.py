@@ -49,7 +49,7 @@ HEAD: Final = (
 
 
 def wants_websocket(headers: Headers) -> bool:
-    """Return whether a GET asks for a WebSocket, even if a proxy has dropped half of what it said."""
+    """Return whether a GET asks for a WebSocket, even if a proxy has dropped half of its fields."""
     return _is_handshake(headers) or headers.get("Sec-WebSocket-Key") is not None
 
 
@@ -85,7 +85,7 @@ class WebSockets:
         refusal = self._judge(request) or (ending() if self._ending else None)
         extras = request.extras
         if refusal is None and extras is None:
-            refusal = refuse(501, "this server has no WebSocket on this kind of connection")
+            refusal = refuse(501, "this server can't serve a WebSocket on this kind of connection")
         if refusal is not None or extras is None:
             return refusal
         # From here on no HTTP response can be sent, so every refusal comes before.
@@ -124,10 +124,10 @@ class WebSockets:
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         # The refusal has to name the version that is spoken here (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
-            text = "the only version of WebSocket here is 13"
+            text = "this server speaks only version 13 of the WebSocket protocol"
             return refuse(426, text, headers=(("Sec-WebSocket-Version", "13"),))
         try:
-            # Strictly, because it goes into `HEAD`: by default the decoder skips line breaks, for example.
+            # This is strict, because the key goes into `HEAD`: by default the decoder skips line breaks, for example.
             complete = len(base64.b64decode(headers.get("Sec-WebSocket-Key") or "", validate=True)) == 16
         except (binascii.Error, ValueError):
             complete = False
@@ -163,7 +163,7 @@ class WebSockets:
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
-        # Asked again, because the server may have begun to end during the handshake.
+        # This is checked again, because the server may have begun to end during the handshake.
         if self._ending or self._count >= self._options.settings["max_sessions"]:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
@@ -183,7 +183,7 @@ class WebSockets:
             sessions.append(session)
             self._sessions.add(session)
 
-        # Not the size of `_sessions`: a WebSocket takes its place before its session is open.
+        # The size of `_sessions` would not do: a WebSocket takes its place before its session is open.
         self._count += 1
         try:
             async with background_nursery() as nursery:
@@ -231,14 +231,14 @@ async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Hoste
 
 
 async def _end(session: HostedClient) -> None:
-    # First, because a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
+    # This comes first: a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
     await session.end_listening()
     await session.wait_settled()
     await session.aclose()
 
 
 class AsgiSocket:
-    """The WebSocket of an ASGI server, which has pings of its own.
+    """A WebSocket that an ASGI server speaks, pings included.
 
     Args:
         receive: ASGI's receive callable.
@@ -260,7 +260,7 @@ class AsgiSocket:
     async def _message(self) -> bytes:
         event = await self._receive()
         if event["type"] != "websocket.receive":
-            # After our own close the disconnect only confirms it, so the code in it is not the client's word.
+            # After our own close the disconnect only confirms it, so the client did not choose the code in it.
             self._closed, said = True, self._closed
             code = event.get("code", CloseReason.NO_STATUS_RCVD)
             if said:
@@ -297,7 +297,7 @@ class AsgiSocket:
     async def _try(self, event: dict[str, Any]) -> None:
         try:
             await self._send(event)
-        except OSError:  # as ASGI has it for a client that has left
+        except OSError:  # ASGI's way to say that the client has left
             self._closed = True
             raise Ended from None
 
@@ -314,7 +314,7 @@ async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConn
 def _without_subprotocol(offered: Any) -> Refusal | None:
     if SUBPROTOCOL in offered:
         return None
-    return refuse(400, f"MCP over a WebSocket has the subprotocol {SUBPROTOCOL!r}, and it was not offered")
+    return refuse(400, f"MCP over a WebSocket needs the subprotocol {SUBPROTOCOL!r}, which was not offered")
 
 
 async def _refuse(refusal: Refusal, may_respond: bool, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:

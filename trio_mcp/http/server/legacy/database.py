@@ -1,4 +1,4 @@
-"""An SQLite database in a thread that stays: what waits together becomes one transaction."""
+"""An SQLite database with a thread of its own, where operations that wait together become one transaction."""
 
 from __future__ import annotations
 
@@ -65,17 +65,18 @@ class Database:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # rings once for each job
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what a function returns, called in the thread and in a transaction, which its failure undoes.
+        """Call a function in the thread, in a transaction that its failure undoes, and return what it returns.
 
         While the transaction lasts, no other process writes.
 
-        The function may be called twice: if another one fails in the same transaction, each gets one of its own.
+        The function may be called twice: if another one fails in the same transaction, each gets a transaction of
+        its own.
 
         Raises:
-            Exception: What opening the database, the function or the transaction has raised.
+            Exception: Whatever opening the database, the function or the transaction raises.
 
-        If it is cancelled before the thread has taken the function, that is not called. Afterwards, it waits for the
-        end of the transaction, and returns.
+        If it is cancelled before the thread has taken the function, the function is not called. After that, it waits
+        for the end of the transaction, and returns.
         """
         result: T = await self._submit(work)
         return result
@@ -94,7 +95,7 @@ class Database:
             self._bell.put(None)
         else:
             try:
-                # A thread of Trio's: it doesn't keep the process alive, and serves others afterwards.
+                # Trio's threads don't keep the process alive, and are used again.
                 trio.lowlevel.start_thread_soon(self._serve, lambda _: None, "event store")
             except BaseException:
                 with self._lock:
@@ -154,7 +155,7 @@ class Database:
                 if len(group) == 1:
                     group[0].done(outcome.Error(exc))
                 else:
-                    groups = [[job] for job in group]  # all of it was undone: one by one, each shows what it can do
+                    groups = [[job] for job in group]  # all was undone; alone, each shows whether it fails
             else:
                 for job, value in zip(group, values, strict=True):
                     job.done(outcome.Value(value))

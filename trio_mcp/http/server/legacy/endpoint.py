@@ -51,7 +51,7 @@ class Endpoint(LegacyEndpoint):
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        # A stranger must not be able to tell this session from none, in any respect.
+        # To anyone but its owner, this session must look like an unknown one in every respect.
         known = session is not None and session.owner == owner and not session.connection.closed
         revision = session.revision if session is not None and known else None
         if revision is None:
@@ -72,7 +72,7 @@ class Endpoint(LegacyEndpoint):
                 self._rest(session)
 
     def _use(self, session_id: str | None) -> HttpSession:
-        """Find a session for an HTTP request of it; the session can't expire before `_rest`."""
+        """Return a session for one of its HTTP requests; it can't expire before `_rest`."""
         session = self._sessions[session_id or ""]
         self._idle.pop(session.id, None)
         return session
@@ -84,13 +84,13 @@ class Endpoint(LegacyEndpoint):
         # There was no handshake: the version header is all that is known of the client.
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
-        # In the task of this exchange: nothing of the session outlives the POST.
+        # The session runs in the task of this exchange: nothing of it outlives the POST.
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
                 await session.post(accepted, request, answer, held)
             finally:
-                session.end("the request is answered")
+                session.end("the exchange has ended")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
@@ -148,8 +148,8 @@ class Endpoint(LegacyEndpoint):
         await answer.whole(204)
 
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
-        # The client proves by the id that the events are its own: ids are unguessable, and the store knows the session
-        # only by a digest of it, and of its owner.
+        # The session id proves that the events are the client's own: it can't be guessed, and the store knows the
+        # session only by a digest of the id and the owner.
         session_id, store = request.headers.get(SESSION_ID), self._options.settings["event_store"]
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
@@ -181,7 +181,8 @@ class Endpoint(LegacyEndpoint):
         session = self._sessions.get(request.headers.get(SESSION_ID) or "")
         if session is None or session.owner != request.owner:
             return
-        # A malformed response has an id and expects nothing in return; only such a one may fail our request.
+        # A malformed response has an id and expects nothing in return; only such a message may fail
+        # our request.
         if not message.expects_answer and message.id is not None:
             session.feed(message)
 
@@ -265,7 +266,7 @@ class Endpoint(LegacyEndpoint):
                     continue
                 session = self._sessions[first[0]]
                 if session.connection.busy:  # its client has left, and may come back for the response
-                    # But a handler that waits for its answer would keep the session forever.
+                    # A handler that waits for the client's response would keep the session forever.
                     session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
@@ -354,7 +355,7 @@ class SseSessions:
         return None
 
     def _named(self, request: HttpRequest) -> HttpSession | None:
-        # Bounded (chosen): our ids have 43 characters, and a peer may send a query of any length.
+        # The bound is chosen: our ids have 43 characters, and a peer may send a query of any length.
         query = request.scope.get("query_string", b"").decode("latin-1")[:1000]
         session = self._sessions.get(parse_qs(query).get("session_id", [""])[0])
         return session if session is not None and session.owner == request.owner else None

@@ -52,8 +52,8 @@ by then, and cost a quarter less; and a client that is cut off so soon may not h
 def key_of(session_id: str, owner: Owner | None) -> str:
     """Return the name of a session in an event store.
 
-    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it: no other finds the
-    events, not even in another run.
+    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it, so that no
+    other owner finds the events, not even in another run.
     """
     whole = session_id if owner is None else json.dumps([session_id, *owner])
     return hashlib.sha256(whole.encode()).hexdigest()
@@ -86,11 +86,11 @@ class HttpSession:
         owner: To whom it belongs, where tokens are judged.
 
     Attributes:
-        owner: The same.
+        owner: The owner, as given.
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
-        greeting: What a client gets first on a stream; None for an event id to reconnect with.
+        greeting: The event that a client gets first on a stream; None for an event id to reconnect with.
         exchanges: How many HTTP requests of the session are being served.
         forgotten: Whether the client has no more use for the session, so that its stored events are deleted, too.
         over: Set when the session has ended completely.
@@ -112,7 +112,7 @@ class HttpSession:
         self.router = StreamRouter(
             self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
         )
-        # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
+        # POSTs feed it, and it reads no link: an idle session has a single task, whose nursery runs the handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.owner = owner
         self.greeting: bytes | None = None
@@ -143,8 +143,8 @@ class HttpSession:
                 try:
                     await trio.sleep_forever()
                 finally:
-                    # Already here, since closing the nursery takes a turn of the event loop, in which a POST could
-                    # still find the session open.
+                    # This can't wait: closing the nursery takes a turn of the event loop, in which a POST could still
+                    # find the session open.
                     self.end("the server has ended")
         except Exception:
             logger.exception("an HTTP session failed")
@@ -194,14 +194,14 @@ class HttpSession:
             refusal = refuse(400, "the id of the request is already in use", taken[0] if taken else None)
             await answer.whole(refusal.status, refusal.body, refusal.headers)
             return
-        # A batch without a valid request: the errors it gets can't be routed, as no stream is known by their ids.
+        # The errors for a batch without a valid request can't be routed, as no stream is known by their ids.
         if not ids and type(message) is Batch:
             self.feed(message, metadata, held)
             faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
             errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
             await answer.whole(400, encode(Batch(errors)))
             return
-        # Open the stream first: feeding may answer on the spot, and the response must find its stream.
+        # Open the stream first: feeding may respond at once, and the response must find its stream.
         stream = self.router.open(ids, may_stream=accepted.may_stream)
         self.feed(message, metadata, held)
         await self._carry(stream, request, answer, 0, at_once=False)
@@ -230,8 +230,8 @@ class HttpSession:
             await _refuse(answer, 400, "the Last-Event-ID names an event that was never sent")
             return
         turn = 0
-        # A client may ask twice, as its first connection died unnoticed. The store is asked with an await, so both
-        # may wait there: the turn tells which is the newest.
+        # A client may ask twice if its first connection died unnoticed. Asking the store takes an await, so both may
+        # wait there: the turn tells which is the newest.
         if stream is not None:
             turn = stream.turn = stream.turn + 1
         try:
@@ -253,7 +253,7 @@ class HttpSession:
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Feed a message from the client to the connection."""
         items: Sequence[Any] = message.items if type(message) is Batch else (message,)
-        # First, so that the loss of a stream no longer fails a request of the server that has its response.
+        # This comes first: the loss of a stream must not fail a request of the server that has its response.
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
@@ -283,7 +283,7 @@ class HttpSession:
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: NumberedStream, cursor: int) -> bytes:
-        """Return what a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
+        """Return the bytes that a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
         # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the
@@ -331,7 +331,7 @@ class HttpSession:
             self.router.tidy(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
-        # Outside the writer's scope: a stream that was taken over by a newer response still gets its end on the wire.
+        # This is outside the writer's scope: a response whose stream a newer one took over still gets its end.
         if not writer.gone and not answer.finished:
             await self._finish(stream, writer, answer)
 
@@ -343,7 +343,7 @@ class HttpSession:
         elif await self._write_alone(stream, writer, answer, cursor):
             return
         with writer.scope:
-            await trio.lowlevel.checkpoint_if_cancelled()  # while it waited
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been cancelled while it waited
             if at_once or (writer.first and (stream.ready <= cursor or writer.until is not None)):
                 await answer.start_events()
                 await answer.send(writer.take_first())
@@ -352,7 +352,7 @@ class HttpSession:
     async def _write_alone(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> bool:
         """Wait for the first message, and write it if it is the response.
 
-        Most responses come alone, and the way of a stream would cost them a third of their time.
+        Most responses come alone, and writing them as a stream would cost a third of their time.
 
         Returns:
             Whether it was written. False if there is more than the response, or nothing.
@@ -367,7 +367,7 @@ class HttpSession:
                 await stream.change()
         if writer.until is not None or writer.scope.cancel_called or not stream.complete or stream.ready != 1:
             return False
-        # Outside any scope: it is a single write, which ends with the connection at the latest.
+        # It needs no scope: it is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
         return True
 
@@ -429,7 +429,7 @@ class HttpSession:
         if writer.first and len(events[0].data) > MAX_JOINED:
             await answer.start_events()
             await answer.send(writer.take_first())
-        # The response alone, with nothing before it: send it in one piece, as JSON if the client needs no ids.
+        # A response with nothing before it is sent in one piece, as JSON if the client needs no ids.
         only = len(events) == 1 and stream.complete and events[0].number == stream.last
         if not answer.started and only:
             stream.taken = stream.last
@@ -458,7 +458,7 @@ class HttpSession:
 
     def _is_over(self, writer: Writer) -> bool:
         """Return whether the token has expired with which a stream was opened."""
-        # HTTP+SSE has nothing but this stream, so the responses to requests under way come first.
+        # HTTP+SSE has only this stream, so the responses to requests under way come first.
         return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
     async def _next(self, stream: NumberedStream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
