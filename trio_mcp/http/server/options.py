@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Self, TypedDict, Unpack
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_count, check_kind, check_seconds, check_text
+from trio_mcp._checks import check_choice, check_count, check_kind, check_seconds
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
@@ -40,13 +40,6 @@ def _check_path(name: str, value: object) -> None:
 
 
 _PATH = partial(Default, check=_check_path, convert=_without_end)
-
-
-# A name, not a class: the endpoint does not know the runners, which import it.
-def _check_runner(name: str, value: object) -> None:
-    check_text(name, value)
-    if value not in RUNNERS:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, RUNNERS))}, got {value!r}")
 
 
 def _check_auth(name: str, value: object) -> None:
@@ -133,7 +126,8 @@ class HttpSettings(TypedDict, total=False):
     write_timeout: Annotated[float, _SECONDS(30.0)]
     grace: Annotated[float, _SECONDS(5.0)]
     auth: Annotated[Protection | None, Default(check=_check_auth)]
-    runner: Annotated[str, Default("hypercorn", _check_runner)]
+    # It is a name, not a class: the endpoint does not know the runners, which import it.
+    runner: Annotated[str, Default("hypercorn", partial(check_choice, choices=RUNNERS))]
 
 
 @attrs.frozen(init=False)
