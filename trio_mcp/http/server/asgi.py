@@ -398,11 +398,8 @@ class HttpAnswer:
         await self._start(200, [*self.fields, *OF_EVENTS])
 
     async def _start(self, status: int, fields: Fields) -> None:
-        encoded: list[tuple[bytes, bytes]] = []
-        for name, value in fields:
-            # ASGI demands lower case. Latin-1 has a character for every octet that a field may hold (RFC 9110, section
-            # 5.5).
-            encoded.append((name.lower().encode("ascii"), value.encode("latin-1")))
+        # ASGI demands lower case. Latin-1 has a character for every octet of a field (RFC 9110, section 5.5).
+        encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def send(self, data: bytes) -> None:
@@ -411,7 +408,7 @@ class HttpAnswer:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes = b"") -> None:
-        """End the stream after a last piece, which leaves together with the end; repeating it does nothing."""
+        """End the stream, if it was started, after a last piece that leaves with the end; repeating it does nothing."""
         if self.started and not self.finished:
             # Set before sending, as in `whole`: a second call during the wait must not send a second end.
             self.finished = True

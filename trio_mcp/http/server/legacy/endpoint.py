@@ -155,7 +155,6 @@ class Endpoint(LegacyEndpoint):
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False
         stream, cursor = found
-        started = False
         while True:
             try:
                 events = await store.after(key_of(session_id, request.owner), stream, cursor)
@@ -167,15 +166,13 @@ class Endpoint(LegacyEndpoint):
             if not events:
                 break
             # This waits for the first page: before that the refusal may still be sent instead.
-            if not started:
+            if not answer.started:
                 await answer.start_events()
-            started = True
             for event in events:
                 cursor = event.number
                 await answer.send(encode_event(event.data, event="message", id=event_id(stream, cursor)))
-        if started:
-            await answer.finish()
-        return started
+        await answer.finish()
+        return answer.started
 
     def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
         session = self._sessions.get(request.headers.get(SESSION_ID) or "")
