@@ -426,7 +426,7 @@ class HttpApp:
     async def _refuse(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> None:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)
         await request.drain()
-        await answer.whole(refusal.status, refusal.body, refusal.headers)
+        await answer.refuse(refusal)
 
 
 def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:

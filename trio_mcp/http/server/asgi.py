@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.http.headers import EVENTS, JSON, Headers
+from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.jsonrpc.codec import Pieces
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
 from trio_mcp.principal import Principal
@@ -352,7 +353,7 @@ class HttpRequest:
 
 
 class HttpAnswer:
-    """The response, sent by `whole` or `whole_events`, or else by `start_events`, `send` and `finish`.
+    """The response, sent by `whole`, `whole_events` or `refuse`, or else by `start_events`, `send` and `finish`.
 
     Args:
         send: ASGI's send callable.
@@ -387,6 +388,10 @@ class HttpAnswer:
                 given.append(("content-type", JSON))
         await self._start(status, given)
         await self._send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Send a refusal."""
+        await self.whole(refusal.status, refusal.body, refusal.headers)
 
     async def whole_events(self, events: bytes) -> None:
         """Send an event stream in one piece."""

@@ -154,8 +154,7 @@ class HttpExchange:
             if answer.started:
                 await answer.finish()
             else:
-                refusal = refuse(503, ErrorData(OVERLOADED, f"the request got no response: {self._cut}"))
-                await answer.whole(503, refusal.body)
+                await answer.refuse(refuse(503, ErrorData(OVERLOADED, f"the request got no response: {self._cut}")))
         elif answer.started:
             # The status has been sent with the head of the stream: an error is only in the body.
             # Only the event is kept while a slow client takes it.

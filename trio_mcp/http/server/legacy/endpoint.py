@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
+from typing import Final
 from urllib.parse import parse_qs, quote
 
 import trio
@@ -26,6 +27,11 @@ from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, Requ
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
+
+# Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
+TOO_MANY_SESSIONS: Final = refuse(
+    503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
+)
 
 
 class Endpoint(LegacyEndpoint):
@@ -95,9 +101,7 @@ class Endpoint(LegacyEndpoint):
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
         if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
-            refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
-            # Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
-            await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
+            await answer.refuse(TOO_MANY_SESSIONS)
             return
         assert isinstance(accepted.message, Request)
         session = HttpSession(self._run, self._options, self._live, owner=request.owner)
@@ -298,8 +302,7 @@ class SseSessions:
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Open a session and serve its stream; the session ends with it."""
         if len(self._sessions) >= self._options.settings["max_sessions"]:
-            text = "too many sessions; try again later"
-            return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
+            return TOO_MANY_SESSIONS
         session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
         # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
         # The query carries the session, as this transport has no header for it.

@@ -181,7 +181,7 @@ class HttpSession:
         """Serve a POST."""
         message, metadata = accepted.message, request.metadata
         if self.connection.closed:  # only a stateless session, which the end of the server closed as it was opened
-            await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
+            await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
             return
         if not accepted.owes_answer:
             self.feed(message, metadata, held)
@@ -191,8 +191,7 @@ class HttpSession:
         ids = _requests_in(message)
         taken = [request_id for request_id in ids if self.router.of_request(request_id) is not None]
         if taken or len(set(ids)) < len(ids):
-            refusal = refuse(400, "the id of the request is already in use", taken[0] if taken else None)
-            await answer.whole(refusal.status, refusal.body, refusal.headers)
+            await answer.refuse(refuse(400, "the id of the request is already in use", taken[0] if taken else None))
             return
         # The errors for a batch without a valid request can't be routed, as no stream is known by their ids.
         if not ids and type(message) is Batch:
@@ -222,12 +221,12 @@ class HttpSession:
         store = self.router.store
         if found is None or store is None:
             text = "the Last-Event-ID is not from this session" if store else "this server can't resume streams"
-            await _refuse(answer, 400, text)
+            await answer.refuse(refuse(400, text))
             return
         number, cursor = found
         stream = self.router.streams.get(number) or self.router.faulty.get(number)
         if stream is not None and cursor > stream.last:
-            await _refuse(answer, 400, "the Last-Event-ID names an event that was never sent")
+            await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
             return
         turn = 0
         # A client may ask twice if its first connection died unnoticed. Asking the store takes an await, so both may
@@ -237,7 +236,7 @@ class HttpSession:
         try:
             events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
-            await _refuse(answer, 410, f"{exc}; repeat the request")
+            await answer.refuse(refuse(410, f"{exc}; repeat the request"))
             return
         if stream is None:
             # The stream has ended, and everything sent on it is in the store: a stand-in that only replays.
@@ -384,7 +383,7 @@ class HttpSession:
         if answer.started:
             await answer.finish()
         elif self.connection.closed:
-            await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
+            await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
         else:
             await answer.whole(202)  # its client has cancelled the request
 
@@ -511,8 +510,3 @@ async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIt
 def _requests_in(message: Incoming) -> list[RequestId]:
     items: Sequence[Message | Malformed] = message.items if type(message) is Batch else (message,)  # type: ignore[assignment]
     return [item.id for item in items if type(item) is Request]
-
-
-async def _refuse(answer: HttpAnswer, status: int, text: str) -> None:
-    refusal = refuse(status, text)
-    await answer.whole(refusal.status, refusal.body, refusal.headers)
