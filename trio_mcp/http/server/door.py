@@ -6,7 +6,7 @@ server that has only modern revisions.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -113,14 +113,10 @@ def legacy_endpoint(run: HostedRun, options: HttpOptions) -> LegacyEndpoint:
     Raises:
         RuntimeError: If the options ask for HTTP+SSE, but the legacy folder is missing.
     """
-    try:
-        # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
-        legacy = importlib.import_module(f"{LEGACY}.endpoint")
-    except ModuleNotFoundError as exc:
-        if exc.name is None or not exc.name.startswith(LEGACY):
-            raise  # the folder is there, but something that it imports is not
+    if importlib.util.find_spec(LEGACY) is None:
         if options.settings["sse_path"] is not None:
-            raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed") from None
+            raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed")
         return LegacyEndpoint()
-    endpoint: LegacyEndpoint = legacy.Endpoint(run, options)
+    # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
+    endpoint: LegacyEndpoint = importlib.import_module(f"{LEGACY}.endpoint").Endpoint(run, options)
     return endpoint
