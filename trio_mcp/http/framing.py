@@ -8,7 +8,17 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-__all__ = ["FIELD", "MAX_FRAMING", "MAX_LINE", "TOKEN", "Chunks", "Fields", "FramingError"]
+__all__ = [
+    "FIELD",
+    "MAX_FRAMING",
+    "MAX_LINE",
+    "MAX_SEEN_FIELDS",
+    "MAX_SEEN_SIZE",
+    "TOKEN",
+    "Chunks",
+    "Fields",
+    "FramingError",
+]
 
 Fields = list[tuple[bytes, bytes]]
 """Header fields: names in lower case, and values."""
@@ -18,6 +28,12 @@ MAX_FRAMING: Final = 256 * 1024
 
 MAX_LINE: Final = 4096
 """Bytes of a chunk's size with its extensions (chosen)."""
+
+MAX_SEEN_SIZE: Final = 2048
+"""Bytes of the longest head that is remembered by those that see the same heads again and again (chosen)."""
+
+MAX_SEEN_FIELDS: Final = 40
+"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
 
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
 # No white space before the colon, no control character but the tab; so no folded line and no line end but CR LF.

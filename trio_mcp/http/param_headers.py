@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.http.framing import TOKEN
 from trio_mcp.http.headers import Headers, decode_value, encode_value, mismatch, shown
 from trio_mcp.jsonrpc.messages import ErrorData
 
@@ -21,7 +22,7 @@ __all__ = ["ANNOTATION", "ParameterHeader", "check_parameter_headers", "paramete
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TOKEN = re.compile(TOKEN.decode())
 # Section Schema Extension: the types that an annotated property may have.
 _TYPES = ("string", "integer", "boolean")
 # The integers that every JSON implementation reads exactly (RFC 8259, section 6).
@@ -30,8 +31,20 @@ _MAX_SAFE = 2**53 - 1
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 # Keywords that hold subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
-_ONE = ("items", "contains", "additionalItems", "additionalProperties", "propertyNames", "not", "if", "then", "else")
-_ONE_MORE = ("unevaluatedItems", "unevaluatedProperties", "contentSchema")
+_ONE = (
+    "items",
+    "contains",
+    "additionalItems",
+    "additionalProperties",
+    "propertyNames",
+    "not",
+    "if",
+    "then",
+    "else",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+)
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _MAPS = ("patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
 
@@ -86,7 +99,7 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
             found[key] = parameter
         for name, child in _mapping(schema, "properties"):
             pending.append((None if path is None else (*path, name), child))
-        pending += [(None, schema.get(keyword)) for keyword in (*_ONE, *_ONE_MORE)]
+        pending += [(None, schema.get(keyword)) for keyword in _ONE]
         pending += [(None, child) for keyword in _MAPS for _, child in _mapping(schema, keyword)]
         for keyword in _LISTS:
             children = schema.get(keyword)

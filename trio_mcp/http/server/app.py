@@ -12,6 +12,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.framing import MAX_SEEN_FIELDS, MAX_SEEN_SIZE
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.http.rules.statuses import (
@@ -54,15 +55,8 @@ __all__ = ["HttpApp", "open_app"]
 MAX_TOOL_HEADERS = 10_000
 """Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
 
-
 MAX_SEEN: Final = 256
 """Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
-
-MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered (chosen)."""
-
-MAX_SEEN_FIELDS: Final = 40
-"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
 
 # These fields differ between requests or sessions, or are secrets. No rule for the head of a POST reads any of them
 # except the length, which is checked here.

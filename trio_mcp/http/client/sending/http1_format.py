@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 import h11
 
-from trio_mcp.http.framing import FIELD, Chunks, FramingError
+from trio_mcp.http.framing import FIELD, MAX_SEEN_FIELDS, MAX_SEEN_SIZE, Chunks, FramingError
 from trio_mcp.http.headers import Headers
 
 __all__ = ["Destination", "FieldsByName", "ResponseHead", "ResponseHeads", "ResponseReader", "head_of", "place_of"]
@@ -117,11 +117,7 @@ MAX_REASON: Final = 200
 """Characters kept of why a head is refused (chosen)."""
 
 MAX_SEEN: Final = 64
-"""ResponseHeads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
-MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered (chosen)."""
-MAX_SEEN_FIELDS: Final = 40
-"""Lines of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
+"""Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS` lines."""
 
 _END = re.compile(rb"\n\r?\n")
 # The lines that differ from one response to the next, as far as each is valid by itself and not folded.

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.http.framing import Fields, FramingError
+from trio_mcp.http.framing import TOKEN, Fields, FramingError
 from trio_mcp.http.runner.h1.hangups import Hangups
 from trio_mcp.http.runner.h1.incoming import RequestHead, RequestHeads, RequestReader
 from trio_mcp.http.runner.h1.parsers import ParseFields, parse_with_h11
@@ -29,7 +29,7 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
 # RFC 9110, sections 5.1 and 5.5.
-_FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\x00\r\n]*\r\n)*")
+_FIELDS = re.compile(rb"(?:" + TOKEN + rb": [^\x00\r\n]*\r\n)*")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from trio_mcp.http.framing import FIELD, TOKEN, Chunks, Fields, FramingError
+from trio_mcp.http.framing import FIELD, MAX_SEEN_FIELDS, MAX_SEEN_SIZE, TOKEN, Chunks, Fields, FramingError
 from trio_mcp.http.runner.h1.parsers import ParseFields
 from trio_mcp.http.runner.heads import check_head
 
@@ -20,12 +20,6 @@ __all__ = ["RequestHead", "RequestHeads", "RequestReader"]
 
 MAX_SEEN: Final = 256
 """Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
-
-MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered (chosen)."""
-
-MAX_SEEN_FIELDS: Final = 40
-"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
 
 _HEAD = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + FIELD + rb"\r\n)*\r\n")
 _BARE_LF = re.compile(rb"(?<!\r)\n")

@@ -30,7 +30,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import DeadlockError, MissingStreamError
 
-from trio_mcp.http.framing import MAX_FRAMING
+from trio_mcp.http.framing import MAX_FRAMING, TOKEN
 from trio_mcp.http.runner.wire import PIECE
 
 __all__ = ["Http2"]
@@ -43,7 +43,7 @@ MAX_TABLE = 4096
 
 The encoder searches the table for every field that it writes."""
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TOKEN = re.compile(TOKEN)
 
 
 class Http2(H2Protocol):
