@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote
 
+import attrs
 import trio
 
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
@@ -29,6 +30,7 @@ LONGEST: Final = 200
 """The most characters that are logged of a text from the client (chosen)."""
 
 
+@attrs.define(eq=False)
 class AccessEntry:
     """The facts of one exchange.
 
@@ -37,11 +39,8 @@ class AccessEntry:
         said: What the client asked for; empty if that is unknown.
     """
 
-    __slots__ = ("said", "status")
-
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.said = ""
+    status: int | None = None
+    said: str = ""
 
 
 async def logged(

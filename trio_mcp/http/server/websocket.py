@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import attrs
 import trio
 from trio_websocket import WebSocketConnection, wrap_server_stream
 from wsproto.frame_protocol import CloseReason
@@ -83,13 +83,12 @@ class WebSockets:
     async def upgrade(self, request: HttpRequest) -> Refusal | None:
         """Serve a WebSocket on the connection of a request until its end, or return why it is refused."""
         refusal = self._judge(request) or (ending() if self._ending else None)
-        extras = request.extras
-        if refusal is None and extras is None:
-            refusal = refuse(501, "this server can't serve a WebSocket on this kind of connection")
-        if refusal is not None or extras is None:
+        if refusal is not None:
             return refusal
+        if request.extras is None:
+            return refuse(501, "this server can't serve a WebSocket on this kind of connection")
         # From here on no HTTP response can be sent, so every refusal comes before.
-        raw, read = await extras.take_over()
+        raw, read = await request.extras.take_over()
         note_status(request.scope, 101)
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
@@ -124,12 +123,12 @@ class WebSockets:
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         # The refusal has to name the version that is spoken here (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
-            text = "this server speaks only version 13 of the WebSocket protocol"
-            return refuse(426, text, headers=(("Sec-WebSocket-Version", "13"),))
+            wanted = (("Sec-WebSocket-Version", "13"),)
+            return refuse(426, "this server speaks only version 13 of the WebSocket protocol", headers=wanted)
         try:
             # This is strict, because the key goes into `HEAD`: by default the decoder skips line breaks, for example.
             complete = len(base64.b64decode(headers.get("Sec-WebSocket-Key") or "", validate=True)) == 16
-        except (binascii.Error, ValueError):
+        except ValueError:
             complete = False
         if not complete:
             return refuse(400, "the Sec-WebSocket-Key must be 16 bytes in Base64")
@@ -152,8 +151,7 @@ class WebSockets:
         # Before that event nothing may be sent; the time may be up, or the client may have left.
         if event.get("type") != "websocket.connect":
             return
-        refusal = refusal or _without_subprotocol(scope.get("subprotocols", ()))
-        refusal = refusal or (ending() if self._ending else None)
+        refusal = refusal or _without_subprotocol(scope.get("subprotocols", ())) or (ending() if self._ending else None)
         if refusal is not None:
             await _refuse(refusal, "websocket.http.response" in scope.get("extensions", {}), send)
             return
@@ -237,6 +235,7 @@ async def _end(session: HostedClient) -> None:
     await session.aclose()
 
 
+@attrs.define(eq=False)
 class AsgiSocket:
     """A WebSocket that an ASGI server speaks, pings included.
 
@@ -246,12 +245,11 @@ class AsgiSocket:
         limit: How many bytes a message may have.
     """
 
-    def __init__(self, receive: ReceiveCallable, send: SendCallable, limit: int) -> None:
-        self.waiting = False
-        self._receive = receive
-        self._send = send
-        self._limit = limit
-        self._closed = False
+    _receive: ReceiveCallable
+    _send: SendCallable
+    _limit: int
+    waiting: bool = False
+    _closed: bool = False
 
     async def receive_all(self, accept: Accept) -> None:
         while True:
