@@ -85,7 +85,7 @@ class Headers:
             self._values.setdefault(key, []).append(text.strip(" \t"))  # RFC 9110, section 5.5
 
     def adding(self, pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """Return these fields and some more, each of which is not among them."""
+        """Return these fields and some more, whose names must be new."""
         more = Headers(pairs)
         more._values |= self._values
         return more
@@ -146,7 +146,7 @@ def decode_value(value: str) -> str:
             never write.
     """
     if not _FIELD_VALUE.fullmatch(value):
-        raise ValueError("holds invalid characters")
+        raise ValueError("contains invalid characters")
     if len(value) < len(_PREFIX + _SUFFIX) or not (value.startswith(_PREFIX) and value.endswith(_SUFFIX)):
         return value
     payload = value[len(_PREFIX) : -len(_SUFFIX)]
@@ -175,7 +175,7 @@ def standard_headers(request: Request) -> dict[str, str]:
     headers = {METHOD: request.method}
     parameter = NAMED_BY.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
-    # Any other type is for the server to refuse as invalid params.
+    # The server refuses any other type as invalid params.
     if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers

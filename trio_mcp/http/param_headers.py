@@ -27,7 +27,7 @@ _TOKEN = re.compile(TOKEN.decode())
 _TYPES = ("string", "integer", "boolean")
 # The integers that every JSON implementation reads exactly (RFC 8259, section 6).
 _MAX_SAFE = 2**53 - 1
-# Numbers without an exponent. `repr` writes some fractions with one: these are compared as text.
+# A number without an exponent. `repr` writes some fractions with one: these are compared as text.
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 # Keywords that hold subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
@@ -78,8 +78,8 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
             tool invalid: a client over HTTP leaves it out of its list.
     """
     found: dict[str, ParameterHeader] = {}  # by the header's name in lower case
-    # A list instead of recursion: a peer may nest a schema as deeply as it likes. The path is None below any keyword
-    # other than `properties`: an annotation there is an error, because no single argument would be meant.
+    # This is a list instead of a recursion: a peer may nest a schema as deeply as it likes. The path is None below any
+    # keyword other than `properties`: an annotation there is an error, because no single argument would be meant.
     pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
     while pending:
         path, schema = pending.pop()
@@ -149,7 +149,7 @@ def check_parameter_headers(
             # An intermediary that routes by this header would act on a value that the call does not have.
             return mismatch(f"the header {parameter.header} was sent, but {argument} has no value")
         if not _agree(decoded, value):
-            return mismatch(f"the header {parameter.header} says {shown(decoded)}, which is not {argument}")
+            return mismatch(f"the header {parameter.header} says {shown(decoded)}, which differs from {argument}")
     return None
 
 
@@ -168,7 +168,7 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
 
 
 def _place(schema: dict[str, Any]) -> str:
-    # A peer's schema may have anything for a name.
+    # In a peer's schema, the name may be of any type.
     name = schema[ANNOTATION]
     return f"where {shown(name)} is" if isinstance(name, str) else "elsewhere"
 
