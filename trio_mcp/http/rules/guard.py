@@ -98,11 +98,10 @@ class HostGuard:
     def _takes_origin(self, origin: str) -> bool:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
+        # Browsers send "null" for local files and sandboxed frames. If any host is allowed, an origin that is that host
+        # proves nothing.
         match = _ORIGIN.fullmatch(origin)
-        if match is None:  # such as "null", which browsers send for local files and sandboxed frames
-            return False
-        # Any host is allowed, so the origin being that host proves nothing.
-        return self._hosts is not None and self._takes(match["host"])
+        return match is not None and self._hosts is not None and self._takes(match["host"])
 
 
 def _entry(text: str) -> tuple[str, str]:

@@ -432,9 +432,9 @@ def _method_is_allowed(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _is_json(exchange: CheckedRequest) -> Refusal | None:
-    given = exchange.headers.get("Content-Type") or ""
-    if given.partition(";")[0].strip().lower() != JSON:
-        return refuse(415, f"the body must be {JSON}, got the Content-Type {shown(given)}")
+    if exchange.headers.media_type != JSON:
+        given = shown(exchange.headers.get("Content-Type") or "")
+        return refuse(415, f"the body must be {JSON}, got the Content-Type {given}")
     # Nothing is decompressed: the body would have to be bounded a second time, against compression bombs.
     coding = exchange.headers.get("Content-Encoding") or "identity"
     if coding.lower() != "identity":
@@ -512,8 +512,7 @@ def _unsupported(exchange: CheckedRequest, requested: str) -> Refusal:
         text = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(settings.identity.supported)}"
         return refuse(400, text, exchange.id)
     data = {"supported": settings.identity.supported, "requested": requested}
-    error = ErrorData(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
-    return refuse(400, error, exchange.id)
+    return refuse(400, ErrorData(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data), exchange.id)
 
 
 # --- the rules for a message of either era ----------------------------------------------------------------------
@@ -525,8 +524,7 @@ def _is_message(exchange: CheckedRequest) -> Refusal | None:
         return None
     # The id of a malformed response belongs to a request of the server: in an error for the client it would seem to
     # name one of the client's requests.
-    answered = message.id if message.expects_answer else None
-    return refuse(400, ErrorData(message.code, message.reason), answered)
+    return refuse(400, ErrorData(message.code, message.reason), message.id if message.expects_answer else None)
 
 
 # --- the modern era ---------------------------------------------------------------------------------------------
@@ -644,9 +642,8 @@ def _version_is_valid(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _initialize_opens(exchange: CheckedRequest) -> Refusal | None:
-    if exchange.session is not None:
-        return refuse(400, f"initialize opens a new session and must not carry {SESSION_ID}", exchange.id)
-    return None
+    text = f"initialize opens a new session and must not carry {SESSION_ID}"
+    return None if exchange.session is None else refuse(400, text, exchange.id)
 
 
 def _session_is_given(exchange: CheckedRequest) -> Refusal | None:
