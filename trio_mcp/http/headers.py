@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from trio_mcp.jsonrpc.messages import ErrorData, Request
@@ -235,14 +235,12 @@ def not_accepted(headers: Headers, *kinds: str) -> list[str]:
     for part in accept.lower().split(","):
         name, *parameters = part.split(";")
         taken[name.strip()] = not any(map(_is_zero, parameters))
-    missing = []
-    for kind in kinds:
-        for wider in (kind, kind.partition("/")[0] + "/*", "*/*"):  # the most specific range decides
-            if wider in taken:
-                break
-        if not taken.get(wider, False):
-            missing.append(kind)
-    return missing
+    return [kind for kind in kinds if not _is_taken(kind, taken)]
+
+
+def _is_taken(kind: str, taken: Mapping[str, bool]) -> bool:
+    ranges = (kind, kind.partition("/")[0] + "/*", "*/*")
+    return next((taken[each] for each in ranges if each in taken), False)  # the most specific range decides
 
 
 def _is_zero(parameter: str) -> bool:

@@ -97,8 +97,7 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
                 where = f"{shown('.'.join(found[key].path))} and {shown('.'.join(path))}"
                 raise ValueError(f"{ANNOTATION} {shown(schema[ANNOTATION])} is used twice, by {where}")
             found[key] = parameter
-        for name, child in _mapping(schema, "properties"):
-            pending.append((None if path is None else (*path, name), child))
+        pending += [(None if path is None else (*path, name), child) for name, child in _mapping(schema, "properties")]
         pending += [(None, schema.get(keyword)) for keyword in _ONE]
         pending += [(None, child) for keyword in _MAPS for _, child in _mapping(schema, keyword)]
         for keyword in _LISTS:

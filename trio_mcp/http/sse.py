@@ -172,17 +172,15 @@ class EventDecoder:
         return event
 
 
+@attrs.define(eq=False)
 class _Bounded:
     """Bytes kept up to a limit; beyond it, only their beginning and end, which may still show the request's id."""
 
-    __slots__ = ("_pieces", "head", "limit", "size", "tail")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.size = 0
-        self.head = b""
-        self.tail = b""
-        self._pieces = Pieces()
+    limit: int
+    size: int = 0
+    head: bytes = b""
+    tail: bytes = b""
+    _pieces: Pieces = attrs.Factory(Pieces)
 
     @property
     def over(self) -> bool:
@@ -235,8 +233,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
         head += b"id: " + _single_line("id", id) + b"\n"
     # Our own JSON has no line ends. CRLF is replaced first, as it is one line end, not two.
     if b"\n" in data or b"\r" in data:
-        lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        data = b"\ndata: ".join(lines)
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     return b"".join((head, b"data: ", data, b"\n\n"))
 
 
