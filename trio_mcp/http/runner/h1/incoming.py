@@ -87,13 +87,13 @@ class RequestHeads:
             varying.append((name.lower(), value))
             if varying[-1][0] not in FRAMING:
                 continue
-            # Twice is refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
+            # Two are refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
             if framed:
                 raise FramingError(400, "the end of the request is ambiguous")
             framed = True
             length = None if value.lower() == b"chunked" else int(value)
-        # Sound, as each line left out is valid by itself, and nothing else in the head depends on where it stood: what
-        # is remembered has no folded lines, and every line of it ends with CR LF.
+        # This is sound: each line left out is valid by itself, and nothing else in the head depends on its place, as a
+        # remembered head has no folded lines, and each of its lines ends with CR LF.
         key = _VARYING.sub(b"", raw) if varying else raw
         head = self._seen.get(key)
         if head is None:
@@ -104,7 +104,7 @@ class RequestHeads:
                 self._seen[key] = head
         if length is None and head.version == "1.0":  # see `check_head`
             raise FramingError(400, "the end of the request is ambiguous")
-        # Always a new list: an application may change what it gets.
+        # The list is always new: an application may change it.
         return head, [*head.fields, *varying], length
 
     def _read(self, raw: bytes) -> RequestHead:
@@ -125,7 +125,7 @@ class RequestHeads:
             named[name] = named[name] + b"," + value if name in named else value
         if b"host" not in named and version != b"1.0":
             raise FramingError(400, "there must be one Host")
-        # Those that are valid have been taken out. So the parser has no part in where a body ends.
+        # Valid fields of these names have been taken out, so the parser has no say in where a body ends.
         if b"content-length" in named:
             raise FramingError(400, "the Content-Length is malformed")
         if b"transfer-encoding" in named:
@@ -184,14 +184,14 @@ class RequestReader:
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: after the body of an old client's request
             del buffer[:2]
-        # Three bytes back, as the four that end a head may come in two parts; and no further, or a head that comes byte
-        # by byte would take quadratic time.
+        # The search goes three bytes back, as the four that end a head may come in two parts; and no further, or a head
+        # that comes byte by byte would take quadratic time.
         end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3)) + 4
         if not 4 <= end <= self._heads.limit:
             self._judge_part()
             self._searched = len(buffer)
             return None
-        # Kept as it came, for whatever takes the connection over.
+        # The head is kept as it came, for whatever takes the connection over.
         self.raw = bytes(buffer[:end])
         del buffer[:end]
         self._searched = 0
@@ -204,7 +204,7 @@ class RequestReader:
     def _judge_part(self) -> None:
         """Refuse what can't become a head, rather than wait for the rest of it.
 
-        The verdict must not depend on how the bytes were split: so it is that on the shortest part that is refused.
+        The verdict must not depend on how the bytes were split, so it is the one on the shortest part that is refused.
         """
         buffer, limit = self._buffer, self._heads.limit
         # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: without this its
