@@ -15,6 +15,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._platform import AF_UNIX
 from trio_mcp.http.runner.settings import Bound, ServerSettings
+from trio_mcp.sockets.addresses import url_of
 from trio_mcp.sockets.listening import inherited_descriptors
 
 __all__ = ["listeners_of", "open_sockets"]
@@ -73,5 +74,4 @@ def _url(scheme: str, sock: stdlib_socket.socket) -> str:
     name = sock.getsockname()
     if sock.family == AF_UNIX:
         return f"{scheme}+unix://{quote(name, safe='')}"
-    host, port = name[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return url_of(scheme, *name[:2])

@@ -257,12 +257,10 @@ class Connections:
 
 async def _refuse(stream: Any) -> None:
     """Send a 503 on a connection over the limit, unless that needs a TLS handshake, and close it."""
-    with trio.move_on_after(1):  # seconds; chosen: the buffers of a new connection are empty
-        try:
-            if isinstance(stream, trio.SocketStream):
-                await stream.send_all(REFUSED)
-        except trio.BrokenResourceError:
-            pass
+    if isinstance(stream, trio.SocketStream):
+        # One second (chosen): the buffers of a new connection are empty.
+        with trio.move_on_after(1), contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(REFUSED)
     await trio.aclose_forcefully(stream)
 
 

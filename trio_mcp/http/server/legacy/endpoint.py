@@ -58,12 +58,11 @@ class Endpoint(LegacyEndpoint):
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
         # To anyone but its owner, this session must look like an unknown one in every respect.
-        known = session is not None and session.owner == owner and not session.connection.closed
-        revision = session.revision if session is not None and known else None
-        if revision is None:
-            text = "the session is unknown or has ended: send initialize, without a session id"
-            return refuse(404, text, request_id)
-        return revision
+        if session is not None and session.owner == owner and not session.connection.closed:
+            revision = session.revision
+            if revision is not None:
+                return revision
+        return refuse(404, "the session is unknown or has ended: send initialize, without a session id", request_id)
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
         if self._options.settings["stateless"]:

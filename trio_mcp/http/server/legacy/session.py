@@ -196,8 +196,11 @@ class HttpSession:
         # The errors for a batch without a valid request can't be routed, as no stream is known by their ids.
         if not ids and type(message) is Batch:
             self.feed(message, metadata, held)
-            faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
-            errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
+            errors = tuple(
+                ErrorResponse(item.id, ErrorData(item.code, item.reason))
+                for item in message.items
+                if type(item) is Malformed and item.expects_answer
+            )
             await answer.whole(400, encode(Batch(errors)))
             return
         # Open the stream first: feeding may respond at once, and the response must find its stream.
