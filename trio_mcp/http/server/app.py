@@ -428,6 +428,7 @@ def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refus
     return refuse(403, "this needs scopes, and the server judges no tokens: it has no auth=…") if needed else None
 
 
+@attrs.define(eq=False)
 class SeenHeads:
     """The fields of POSTs whose head has passed all rules, parsed: a client repeats nearly all of its head.
 
@@ -435,9 +436,8 @@ class SeenHeads:
         max_length: The longest body that is accepted, in bytes.
     """
 
-    def __init__(self, max_length: int) -> None:
-        self._max_length = max_length
-        self._seen: dict[Any, Headers] = {}
+    _max_length: int
+    _seen: dict[Any, Headers] = attrs.Factory(dict)
 
     def find(self, scope: Scope) -> tuple[Headers | None, tuple[Any, ...]]:
         """Look a head up.

@@ -193,6 +193,7 @@ class CountedMessage:
             self._ledger.request_bytes -= self._size
 
 
+@attrs.define(eq=False)
 class RequestBody:
     """A body while it is read, counted by a ledger.
 
@@ -205,13 +206,10 @@ class RequestBody:
         size: How many bytes that is.
     """
 
-    __slots__ = ("_ledger", "_limit", "pieces", "size")
-
-    def __init__(self, limit: int, ledger: Ledger) -> None:
-        self._limit = limit
-        self._ledger = ledger
-        self.pieces = Pieces()
-        self.size = 0
+    _limit: int
+    _ledger: Ledger
+    pieces: Pieces = attrs.Factory(Pieces)
+    size: int = 0
 
     def add(self, piece: bytes) -> None:
         """Add a piece.

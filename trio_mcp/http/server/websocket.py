@@ -60,6 +60,7 @@ def _is_handshake(headers: Headers) -> bool:
     return "upgrade" in asked and (headers.get("Upgrade") or "").lower() == "websocket"
 
 
+@attrs.define(eq=False)
 class WebSockets:
     """The WebSockets of an endpoint.
 
@@ -68,12 +69,11 @@ class WebSockets:
         options: The settings of the endpoint.
     """
 
-    def __init__(self, run: HostedRun, options: HttpOptions) -> None:
-        self._run = run
-        self._options = options
-        self._sessions: set[HostedClient] = set()
-        self._count = 0
-        self._ending = False
+    _run: HostedRun
+    _options: HttpOptions
+    _sessions: set[HostedClient] = attrs.Factory(set)
+    _count: int = 0
+    _ending: bool = False
 
     def __len__(self) -> int:
         return self._count

@@ -57,6 +57,7 @@ class RequestHead:
     lasting: bool
 
 
+@attrs.define(eq=False)
 class RequestHeads:
     """A parser of heads that remembers those seen before: a client repeats most of its head in every request.
 
@@ -65,10 +66,9 @@ class RequestHeads:
         limit: How many bytes a head may have.
     """
 
-    def __init__(self, parse: ParseFields, limit: int) -> None:
-        self.limit = limit
-        self._parse = parse
-        self._seen: dict[bytes, RequestHead] = {}
+    _parse: ParseFields
+    limit: int
+    _seen: dict[bytes, RequestHead] = attrs.Factory(dict)
 
     def parse(self, raw: bytes) -> tuple[RequestHead, Fields, int | None]:
         """Parse a head that ends with an empty line.
@@ -117,14 +117,13 @@ class RequestHeads:
         if not version.startswith(b"1."):
             raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
         fields = self._parse(raw)
+        hosts = sum(name == b"host" for name, _ in fields)
+        if hosts > 1 or (not hosts and version != b"1.0"):
+            raise FramingError(400, "there must be one Host")
         named: dict[bytes, bytes] = {}
         for name, value in fields:
-            if name == b"host" and name in named:
-                raise FramingError(400, "there must be one Host")
             # A list may be spread over several lines (RFC 9110, section 5.3): a `close` in a second Connection counts.
             named[name] = named[name] + b"," + value if name in named else value
-        if b"host" not in named and version != b"1.0":
-            raise FramingError(400, "there must be one Host")
         # Valid fields of these names have been taken out, so the parser has no say in where a body ends.
         if b"content-length" in named:
             raise FramingError(400, "the Content-Length is malformed")
@@ -144,6 +143,7 @@ class RequestHeads:
         )
 
 
+@attrs.define(eq=False)
 class RequestReader:
     """The bytes that arrive on one connection.
 
@@ -155,16 +155,13 @@ class RequestReader:
         complete: Whether the body of the request has been read to its end.
     """
 
-    __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_searched", "complete", "raw")
-
-    def __init__(self, heads: RequestHeads) -> None:
-        self._heads = heads
-        self._buffer = bytearray()
-        self._searched = 0  # bytes of the buffer in which no head ends
-        self._left = 0  # bytes of the body that have not arrived
-        self._chunks: Chunks | None = None
-        self.raw = b""
-        self.complete = True
+    _heads: RequestHeads
+    _buffer: bytearray = attrs.Factory(bytearray)
+    _searched: int = 0  # bytes of the buffer in which no head ends
+    _left: int = 0  # bytes of the body that have not arrived
+    _chunks: Chunks | None = None
+    raw: bytes = b""
+    complete: bool = True
 
     @property
     def ahead(self) -> int:

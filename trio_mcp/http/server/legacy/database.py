@@ -42,6 +42,7 @@ class _Job:
             self.token.run_sync_soon(trio.lowlevel.reschedule, self.task, result)
 
 
+@attrs.define(eq=False)
 class Database:
     """An SQLite file, and the thread that opens, uses and closes it.
 
@@ -55,14 +56,13 @@ class Database:
         running: Whether there is a thread.
     """
 
-    def __init__(self, path: str | bytes, prepare: Callable[[sqlite3.Connection], object]) -> None:
-        self._path = path
-        self._prepare = prepare
-        self._file: SqliteFile | None = None
-        self._lock = threading.Lock()  # for `_jobs` and `running`; held for moments
-        self._jobs: deque[_Job] = deque()
-        self.running = False
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # rings once for each job
+    _path: str | bytes
+    _prepare: Callable[[sqlite3.Connection], object]
+    _file: SqliteFile | None = None
+    _lock: threading.Lock = attrs.Factory(threading.Lock)  # for `_jobs` and `running`; held for moments
+    _jobs: deque[_Job] = attrs.Factory(deque)
+    running: bool = False
+    _bell: queue.SimpleQueue[None] = attrs.Factory(queue.SimpleQueue)  # rings once for each job
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call a function in the thread, in a transaction that its failure undoes, and return what it returns.
