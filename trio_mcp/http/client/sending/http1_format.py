@@ -38,10 +38,10 @@ _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 @attrs.frozen
 class Destination:
-    """Where a request goes.
+    """The destination of a request.
 
     Attributes:
-        tls: Whether through TLS.
+        tls: Whether it is reached over TLS.
         host: The host to connect to; an IPv6 address without brackets.
         port: The port.
         netloc: The value of ``Host``.
@@ -57,7 +57,7 @@ class Destination:
 
 @functools.lru_cache(64)
 def place_of(url: str) -> Destination:
-    """Take a URL apart.
+    """Return the destination that a URL names.
 
     Raises:
         ValueError: If it is not a URL of HTTP.
@@ -96,7 +96,7 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
     text, count = "".join(map("%s: %s\r\n".__mod__, fields.values())), len(fields)
     if "host" not in fields:
         text, count = f"Host: {place.netloc}\r\n{text}", count + 1
-    if size or method == "POST":  # RFC 9110, section 8.6: also for an empty body, if the method expects one
+    if size or method == "POST":  # RFC 9110, section 8.6: even an empty body has one, if the method expects a body
         text, count = f"{text}Content-Length: {size}\r\n", count + 1
     data = text.encode("latin-1")
     # One search checks all of them before they are sent. A line break in a value would begin another field.
@@ -114,7 +114,7 @@ MAX_FIELDS: Final = 1000
 MAX_INTERIM: Final = 100
 """Responses with a status of 1xx before the final one (chosen)."""
 MAX_REASON: Final = 200
-"""Characters kept of why a head is refused (chosen)."""
+"""Characters kept of the reason for refusing a head (chosen)."""
 
 MAX_SEEN: Final = 64
 """Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS` lines."""
@@ -127,7 +127,7 @@ _VARYING = re.compile(
     rb"[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?))[ \t]*(?=\r\n[^ \t])",
     re.IGNORECASE,
 )
-# h11 wants to know what is responded to. Only HEAD and CONNECT would change how the response is read.
+# h11 wants to know the request. Only HEAD and CONNECT would change how its response is read.
 _ASKED: Final = h11.Request(method="GET", target="/", headers=[("Host", "x")])
 
 
@@ -139,7 +139,7 @@ class ResponseHead:
         status: The status.
         headers: The header fields. They are shared with other responses, so they must not be changed.
         names: Their names, in lower case.
-        length: Bytes of the body, as far as a ``Content-Length`` says.
+        length: Bytes of the body, if a ``Content-Length`` says so.
         chunked: Whether the body comes in chunks.
         lasting: Whether the server leaves the connection open.
     """
@@ -169,7 +169,7 @@ class ResponseHeads:
         varying: dict[bytes, bytes] = {}
         for name, size, other, value in _VARYING.findall(raw):
             varying[(name or other).lower()] = size or value
-        # Sound, as each line left out is valid by itself and no other line depends on it.
+        # This is sound, as each line left out is valid by itself and no other line depends on it.
         key, left_out = _VARYING.subn(b"", raw)
         head = self._seen.get(key)
         if head is None:
@@ -177,7 +177,7 @@ class ResponseHeads:
             if len(self._seen) >= MAX_SEEN:  # a server can make up any number of heads
                 self._seen.clear()
             self._seen[key] = head
-        # A field that came twice: h11 decides what to make of that.
+        # If a field came twice, h11 decides what to make of that.
         if left_out > len(varying) or not head.names.isdisjoint(varying):
             return _read(raw)
         if not varying:
@@ -259,8 +259,8 @@ class ResponseReader:
         buffer += data
         self.begun = self.begun or bool(buffer)
         while True:
-            # Three bytes back, as the end of a head may come in two parts; and no further, or a head that comes byte by
-            # byte would take quadratic time.
+            # The search goes three bytes back, as the end of a head may come in two parts; and no further, or a head
+            # that comes byte by byte would take quadratic time.
             end = _END.search(buffer, max(0, self._searched - 3))
             if end is None or end.end() > MAX_HEAD:
                 if buffer and buffer[0] < 0x21:  # such as a TLS record
@@ -313,7 +313,7 @@ class ResponseReader:
         return data
 
     def end(self) -> None:
-        """Take the end of the connection.
+        """Record the end of the connection.
 
         Raises:
             FramingError: If the response is not complete.

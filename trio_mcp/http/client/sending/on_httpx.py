@@ -1,7 +1,7 @@
-"""Sending through httpx or httpx2, its fork with the same interface: through proxies, or on a client of the caller's.
+"""A sender on httpx, or on httpx2, its fork with the same interface: for proxies, or for a client that a caller passes.
 
-Both nest async generators, and one that is left before its end goes to the garbage collector, which can't await. So
-nothing here leaves one.
+Both packages nest async generators. One that is abandoned before its end goes to the garbage collector, which can't
+await, so none is abandoned here.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
             proxy=proxy,
             trust_env=False,
         )
-    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # no scheme of a proxy; SOCKS without its package
+    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # not a proxy's scheme, or SOCKS without its package
         raise TransportError(f"the proxy that the environment or the system names can't be used: {exc}") from None
     async with client:
         yield HttpxSender(client)
@@ -169,7 +169,7 @@ class _HttpxBody:
 
 
 def trusting() -> ssl.SSLContext:
-    """Return a TLS context with the trusted certificates: those of httpx, unless SSL_CERT_FILE or SSL_CERT_DIR says."""
+    """Return a TLS context with the trusted certificates: those of SSL_CERT_FILE or SSL_CERT_DIR, or else of httpx."""
     return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
