@@ -193,8 +193,7 @@ def read_failure(
     wait = retry_after(headers.get("Retry-After"), now)
     trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
-    reason = _reason(status, headers)
-    error = HttpError(target, status, reason, headers.as_dict(), excerpt, trouble, wait)
+    error = HttpError(target, status, _reason(status, headers), headers.as_dict(), excerpt, trouble, wait)
     # L, Session Management, 4. A GET that is refused says nothing about the request whose stream it should resume.
     error.sent = trouble != "session_lost" or message is None
     # A lost session is for the link to mend, so the error in the body must not settle the call.

@@ -97,8 +97,9 @@ class EventStream:
                 wait = remote.backoff.wait(attempt, random.random, asked)
                 if wait is None:
                     why = f"; last: {last}" if last is not None else ""
-                    what = f"the event stream of {remote.wire.shown}"
-                    raise TransportError(f"{what} was given up after {attempt} further attempts{why}")
+                    raise TransportError(
+                        f"the event stream of {remote.wire.shown} was given up after {attempt} further attempts{why}"
+                    )
                 # The wait also applies after a connection that ended well: the server may close it and be polled
                 # (`retry`, SEP-1699).
                 await trio.sleep(max(wait, least))
@@ -180,8 +181,9 @@ class LegacySession:
         if not last_event_id:
             return {"Accept": EVENTS, **self.headers}
         if not _EVENT_ID.fullmatch(last_event_id):
-            what = f"the event id {shown(last_event_id)}"
-            raise ValueError(f"{what} can't be sent back: it is too long or not plain ASCII")
+            raise ValueError(
+                f"the event id {shown(last_event_id)} can't be sent back: it is too long or not plain ASCII"
+            )
         return {"Accept": EVENTS, **self.headers, LAST_EVENT_ID: last_event_id}
 
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
@@ -384,8 +386,9 @@ class LegacySessions:
                         raise
                     await self._open_one_like(lost)
             if scope.cancelled_caught:
-                text = f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
-                renewal.error = TransportError(text)
+                renewal.error = TransportError(
+                    f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
+                )
         except TrioMcpError as exc:
             renewal.error = exc
         finally:
@@ -399,8 +402,10 @@ class LegacySessions:
         spoken = self.session.revision if self.session is not None else ""
         if spoken != lost.revision:
             # The session above has negotiated the other one, and can't change.
-            text = f"the server has forgotten the session, and now speaks {spoken!r}"
-            error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
+            error = TransportError(
+                f"the server has forgotten the session, and now speaks {spoken!r} instead of {lost.revision!r};"
+                " make a new connection"
+            )
             await self.remote.deliver(TransportFailure(error))
             raise error
         await self.remote.tell(Notification("notifications/initialized"))

@@ -117,8 +117,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
 
 def _endpoint(remote: Remote, event: ServerSentEvent | Malformed) -> str:
     if isinstance(event, Malformed) or event.event != "endpoint":
-        what = f"the event stream of {remote.wire.shown}"
-        raise RemoteProtocolError(f"{what} does not begin with an endpoint event")
+        raise RemoteProtocolError(f"the event stream of {remote.wire.shown} does not begin with an endpoint event")
     return endpoint_url(remote.wire.url, event.data)
 
 

@@ -152,11 +152,11 @@ class ResponseHead:
     lasting: bool
 
 
+@attrs.define(eq=False)
 class ResponseHeads:
     """A parser of heads that remembers those seen before: a server repeats most of its head in every response."""
 
-    def __init__(self) -> None:
-        self._seen: dict[bytes, ResponseHead] = {}
+    _seen: dict[bytes, ResponseHead] = attrs.Factory(dict)
 
     def parse(self, raw: bytes) -> ResponseHead:
         """Parse a head that ends with an empty line.
@@ -220,6 +220,7 @@ def _read(raw: bytes) -> ResponseHead:
     )
 
 
+@attrs.define(eq=False)
 class ResponseReader:
     """The bytes of one response, with those of informational responses before it, as they arrive.
 
@@ -231,18 +232,15 @@ class ResponseReader:
         complete: Whether the response has arrived to its end.
     """
 
-    __slots__ = ("_buffer", "_chunks", "_heads", "_interim", "_lasting", "_left", "_searched", "begun", "complete")
-
-    def __init__(self, heads: ResponseHeads) -> None:
-        self._heads = heads
-        self._buffer = bytearray()
-        self._searched = 0  # bytes of the buffer in which no head ends
-        self._interim = 0
-        self._left: int | None = 0  # bytes of the body that have not arrived; None if its end is the connection's
-        self._chunks: Chunks | None = None
-        self._lasting = True
-        self.begun = False
-        self.complete = False
+    _heads: ResponseHeads
+    _buffer: bytearray = attrs.Factory(bytearray)
+    _searched: int = 0  # bytes of the buffer in which no head ends
+    _interim: int = 0
+    _left: int | None = 0  # bytes of the body that have not arrived; None if its end is the connection's
+    _chunks: Chunks | None = None
+    _lasting: bool = True
+    begun: bool = False
+    complete: bool = False
 
     @property
     def reusable(self) -> bool:

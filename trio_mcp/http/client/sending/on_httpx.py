@@ -94,11 +94,10 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
 
     # No limits here, as the link has its own. The environment was looked at before: httpx would look again, and send
     # requests to this machine to a proxy.
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
     try:
         client = httpx.AsyncClient(
             timeout=CONNECT_TIMEOUT,
-            limits=limits,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE),
             cookies=BoundedCookies(),
             verify=trusting(),
             proxy=proxy,
@@ -112,20 +111,21 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
 
 def response_of(response: Any, target: str, failures: tuple[type[Exception], ...]) -> HttpResponse:
     """Return a response of httpx, whose body has not been read, as an `HttpResponse`."""
-    body = _HttpxBody(response, target, failures)
-    return HttpResponse(response.status_code, Headers(response.headers.raw), body, target)
+    return HttpResponse(
+        response.status_code, Headers(response.headers.raw), _HttpxBody(response, target, failures), target
+    )
 
 
+@attrs.define(eq=False)
 class _HttpxBody:
     """The body of a response of httpx."""
 
-    def __init__(self, response: Any, target: str, failures: tuple[type[Exception], ...]) -> None:
-        self._response = response
-        self._target = target
-        self._failures = failures
-        self._chunks: AsyncIterator[bytes] | None = None  # until the first part is read
-        self._parts = 0
-        self._ended = False
+    _response: Any
+    _target: str
+    _failures: tuple[type[Exception], ...]
+    _chunks: AsyncIterator[bytes] | None = None  # until the first part is read
+    _parts: int = 0
+    _ended: bool = False
 
     async def receive(self) -> bytes:
         if self._chunks is None:
