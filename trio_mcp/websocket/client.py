@@ -212,23 +212,29 @@ class _Target:
         # trio-websocket fails once more as it responds to something that the parser refused.
         while cause is not None and not isinstance(cause, (RemoteProtocolError, ConnectionRejected)):
             cause = cause.__context__
-        target = f"GET {self.shown}"
         if isinstance(cause, ConnectionRejected):
-            return self._refused(target, cause.status_code, cause.headers, cause.body or b"")
+            return self._refused(cause.status_code, cause.headers, cause.body or b"")
         # trio-websocket says nothing about a body that ends with the connection.
         status = _STATUS.match(stream.refusal)
         if cause is None and status is not None:
-            return self._refused(target, int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
+            return self._refused(int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
         hint = "" if self._tls else "; does its URL begin with wss://?"
         if cause is None:
             how = stream.broken or "it closed the connection"
             return TransportError(f"{self.shown} did not respond to the handshake of a WebSocket: {how}{hint}")
         return TransportError(f"{self.shown} is not a WebSocket of an MCP server: {cause}{hint}")
 
-    def _refused(self, target: str, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
+    def _refused(self, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
+        reason = ""
+        with contextlib.suppress(ValueError):  # a server may invent statuses
+            reason = HTTPStatus(status).phrase
         sent = [(name.decode(), value.decode()) for name, value in self._headers]
-        masked = [(name, without_credentials(value, sent)) for name, value in fields]
-        return _http_error(target, status, masked, without_credentials(body, sent))
+        # Latin-1 has a character for each byte, so no header of a server can make its own error fail.
+        headers = {
+            name.decode("latin-1").lower(): without_credentials(value, sent).decode("latin-1") for name, value in fields
+        }
+        excerpt = without_credentials(body, sent)[:500].decode("utf-8", "replace")
+        return HttpError(f"GET {self.shown}", status, reason, headers, excerpt, _TROUBLES.get(status, "refused"))
 
 
 def _ascii(host: str) -> str:
@@ -249,13 +255,3 @@ def _resource(parts: SplitResult) -> str:
     # A request must be in ASCII. Whatever is quoted already stays as it is.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
-
-
-def _http_error(target: str, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
-    reason = ""
-    with contextlib.suppress(ValueError):  # a server may invent statuses
-        reason = HTTPStatus(status).phrase
-    # Latin-1 has a character for each byte, so no header of a server can make its own error fail.
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in fields}
-    excerpt = body[:500].decode("utf-8", "replace")
-    return HttpError(target, status, reason, headers, excerpt, _TROUBLES.get(status, "refused"))

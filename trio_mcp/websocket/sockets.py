@@ -268,10 +268,10 @@ def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
 
 def _in_words(code: int, reason: str | None) -> str:
     """Return a code and a reason in words; the peer chose both."""
+    words = f"{int(code)}"
     with contextlib.suppress(ValueError):
-        name = CloseReason(code).name.lower().replace("_", " ")
-        return f"{code} ({name})" + (f": {_shown(reason)}" if reason else "")
-    return f"{int(code)}" + (f": {_shown(reason)}" if reason else "")
+        words += f" ({CloseReason(code).name.lower().replace('_', ' ')})"
+    return f"{words}: {_shown(reason)}" if reason else words
 
 
 def _shown(text: str) -> str:
