@@ -455,15 +455,14 @@ class SeenHeads:
                 key.append((name, value))
                 continue
             varying.append((name, value))
-            if name == b"content-length" and not self._fits(value):
-                # There is no key either, so that the head is not remembered: the rules must refuse each such request.
+            # A text of 20 digits or more is too large in any case, and `int` refuses thousands of digits.
+            if name == b"content-length" and not (
+                len(value) < 20 and value.isdigit() and int(value) <= self._max_length
+            ):
+                # There is no key either, so that the head is not remembered: the rules must judge each such request.
                 return None, ()
         known = self._seen.get(tuple(key))
         return None if known is None else known.adding(varying), tuple(key)
-
-    def _fits(self, length: bytes) -> bool:
-        # This is shorter than the numbers that `int` refuses. Anything else is left to the rules.
-        return len(length) < 20 and length.isdigit() and int(length) <= self._max_length
 
     def add(self, key: tuple[Any, ...]) -> None:
         """Remember the head of a POST that has passed."""

@@ -152,16 +152,12 @@ class HttpOptions:
         refuse_unknown(HttpOptions, settings, HttpSettings)
         given = settings if shared is None else {**shared.settings, **settings}
         self.__attrs_init__(completed(HttpSettings, given))
-        self._check_together()
-
-    def _check_together(self) -> None:
-        settings = self.settings
-        if settings["event_store"] is not None and settings["stateless"]:
+        if self.settings["event_store"] is not None and self.settings["stateless"]:
             raise ValueError("event_store needs sessions, but stateless=True keeps none")
-        endpoint, sse, websocket = settings["path"], settings["sse_path"], settings["websocket_path"]
+        endpoint, sse, websocket = self.settings["path"], self.settings["sse_path"], self.settings["websocket_path"]
         # They are compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
-        paths = [path for path in (endpoint, settings["health_path"], sse) if path is not None]
-        paths += [settings["message_path"]] * (sse is not None)
+        paths = [path for path in (endpoint, self.settings["health_path"], sse) if path is not None]
+        paths += [self.settings["message_path"]] * (sse is not None)
         # A WebSocket begins with a GET that no other client sends, so the endpoint can have both.
         if websocket is not None and websocket != endpoint:
             paths.append(websocket)
