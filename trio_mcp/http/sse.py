@@ -7,6 +7,7 @@ U+2028 and the like, where `str.splitlines` would split.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -14,7 +15,15 @@ from trio_mcp._checks import check_count
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, Pieces, oversize
 from trio_mcp.jsonrpc.messages import Malformed
 
-__all__ = ["EventDecoder", "ServerSentEvent", "encode_comment", "encode_event", "encode_priming_event", "encode_retry"]
+__all__ = [
+    "COMMENT",
+    "EventDecoder",
+    "ServerSentEvent",
+    "encode_comment",
+    "encode_event",
+    "encode_priming_event",
+    "encode_retry",
+]
 
 _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
@@ -259,6 +268,10 @@ def encode_comment(text: str = "") -> bytes:
         ValueError: If the text is more than one line.
     """
     return b":" + (b" " + _single_line("comment", text) if text else b"") + b"\n\n"
+
+
+COMMENT: Final = encode_comment()
+"""An empty comment."""
 
 
 def _retry_line(seconds: float) -> bytes:

@@ -9,7 +9,7 @@ import trio
 from trio_mcp.http.rules.statuses import Accept, refuse, status_of
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Hooks, HostedRun
-from trio_mcp.http.sse import encode_comment, encode_event
+from trio_mcp.http.sse import COMMENT, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import (
@@ -28,8 +28,6 @@ from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
 __all__ = ["HttpExchange"]
-
-COMMENT = encode_comment()
 
 MAX_WAITING = 128
 """Notifications that may wait to be written before the handler that sends them waits (chosen)."""

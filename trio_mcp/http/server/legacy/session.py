@@ -21,7 +21,7 @@ from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter, Writer
 from trio_mcp.http.server.options import HttpOptions
-from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
+from trio_mcp.http.sse import COMMENT, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.events import Hold
 from trio_mcp.jsonrpc.messages import (
@@ -41,7 +41,6 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
-COMMENT = encode_comment()
 MAX_JOINED: Final = 64 * 1024
 """Bytes of a message up to which the priming event is put before it. Chosen: a longer one costs more to copy."""
 PRIMING_DELAY: Final = 0.02
