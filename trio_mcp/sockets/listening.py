@@ -168,16 +168,14 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
     check_unix_sockets()
     name = unix_path(path)
     listeners = _inherited(stdlib_socket.AF_UNIX)
-    if listeners:
-        # Their files belong to the service manager, which may hand them over again.
-        async with contextlib.AsyncExitStack() as stack:
-            for listener in listeners:
-                await stack.enter_async_context(listener)
-            yield listeners, f"unix:{listeners[0].socket.getsockname()}"
-        return
-    with _socket_file(name, mode) as sock:
-        async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
-            yield [listener], f"unix:{sock.getsockname()}"
+    async with contextlib.AsyncExitStack() as stack:
+        # The files of inherited sockets belong to the service manager, which may hand them over again.
+        if not listeners:
+            sock = stack.enter_context(_socket_file(name, mode))
+            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock))]
+        for listener in listeners:
+            await stack.enter_async_context(listener)
+        yield listeners, f"unix:{listeners[0].socket.getsockname()}"
 
 
 @contextlib.contextmanager
