@@ -438,7 +438,7 @@ class PostedRequest:
             await self._take(message, response)
         if self.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
-            text = f"the HTTP response to {response.target} is not a response to {self.request.method!r}"
+            text = f"{response.target}: the body is not a response to {self.request.method!r}"
             raise RemoteProtocolError(f"{text}: {why}")
 
     async def _read_events(self, response: HttpResponse, session: SessionView | None) -> None:
