@@ -23,7 +23,7 @@ async def accept_tls(stream: trio.SSLStream[Any], deadline: trio.CancelScope) ->
         try:
             await stream.do_handshake()
             return True
-        # Failures are ordinary on a public port (scanners, clients that distrust the certificate), so none is logged.
+        # Failures are ordinary on a public port (scanners, clients that distrust the certificate), and are not logged.
         except trio.BrokenResourceError:
             pass
     return False

@@ -122,7 +122,7 @@ async def answering(data: bytes) -> AsyncIterator[str]:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak MCP: its first line begins with b'HTTP/1.1 400"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "does not speak MCP"),
-        (b"", "has closed the connection before it answered: is it full"),
+        (b"", "has closed the connection before it responded: is it full"),
         (b'{"jsonrpc":"2.0","method":"m"}\n', "has closed the connection$"),
     ],
 )
@@ -136,7 +136,7 @@ async def test_a_server_of_another_kind(data: bytes, error: str) -> None:
 async def test_a_server_that_does_not_answer_the_tls_handshake_is_given_up(autojump_clock: MockClock) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(TransportError, match="did not answer within 10 seconds"),
+        pytest.raises(TransportError, match="did not respond within 10 seconds"),
     ):
         async with tcp_client(f"tls://127.0.0.1:{silent.getsockname()[1]}"):
             pass

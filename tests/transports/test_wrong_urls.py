@@ -46,7 +46,7 @@ WRONG: tuple[tuple[str, str, type[TrioMcpError], str], ...] = (
     ("https", "http", Disconnected, "SSL.*; does its URL begin with http://?"),
     ("ws", "http", HttpError, "That of a server over HTTP begins with http:// or https://"),
     ("wss", "http", TransportError, "SSL.*; does its URL begin with ws://?"),
-    ("ws", "https", TransportError, "did not answer the handshake.*; does its URL begin with wss://?"),
+    ("ws", "https", TransportError, "did not respond to the handshake.*; does its URL begin with wss://?"),
     ("http", "ws", TrioMcpError, "a client's URL begins with ws:// or wss://"),
     ("tls", "http", TransportError, "is it without TLS"),
     *(

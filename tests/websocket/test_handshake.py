@@ -152,7 +152,7 @@ OPEN = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: U
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"", "did not answer the handshake of a WebSocket: it closed the connection; does its URL begin with wss://"),
+        (b"", "respond to the handshake of a WebSocket: it closed the connection; does its URL begin with wss://"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "is not a WebSocket of an MCP server"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "wss://"),
         (OPEN + b"Sec-WebSocket-Accept: wrong\r\n\r\n", "Bad accept token"),
@@ -195,7 +195,7 @@ async def test_a_server_without_the_subprotocol_is_one_clear_error(protocol: str
 
 async def test_a_server_that_does_not_answer_is_given_up(autojump_clock: MockClock) -> None:
     async with answering(saying(b"HTTP/1.1 101", then_wait=True)) as url:
-        with pytest.raises(TransportError, match="did not answer within 10 seconds"):
+        with pytest.raises(TransportError, match="did not respond within 10 seconds"):
             async with websocket_client(url):
                 pass
     assert 10 <= trio.current_time() < 11
@@ -208,7 +208,7 @@ async def test_a_host_that_does_not_answer_is_given_up(
         await trio.sleep_forever()
 
     monkeypatch.setattr(trio, "open_tcp_stream", never)
-    with pytest.raises(TransportError, match="did not answer within 10 seconds"):
+    with pytest.raises(TransportError, match="did not respond within 10 seconds"):
         async with websocket_client("ws://127.0.0.1:1/mcp"):
             pass
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-__all__ = ["FIELD", "MAX_FRAMING", "MAX_LINE", "TOKEN", "Chunks", "Fields", "FramingError"]
+__all__ = [
+    "FIELD",
+    "MAX_FRAMING",
+    "MAX_LINE",
+    "MAX_SEEN_FIELDS",
+    "MAX_SEEN_SIZE",
+    "TOKEN",
+    "Chunks",
+    "Fields",
+    "FramingError",
+]
 
 Fields = list[tuple[bytes, bytes]]
 """Header fields: names in lower case, and values."""
@@ -19,8 +29,15 @@ MAX_FRAMING: Final = 256 * 1024
 MAX_LINE: Final = 4096
 """Bytes of a chunk's size with its extensions (chosen)."""
 
+MAX_SEEN_SIZE: Final = 2048
+"""Bytes of the longest head that is remembered by those that see the same heads again and again (chosen)."""
+
+MAX_SEEN_FIELDS: Final = 40
+"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
+
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
-# No white space before the colon, no control character but the tab; so no folded line and no line end but CR LF.
+# It allows no white space before the colon and no control character but the tab, and so no line that is folded or ends
+# without CR LF.
 FIELD: Final = TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
 _TRAILER = re.compile(FIELD)  # RFC 9112, section 7.1.2
 # RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
@@ -45,8 +62,8 @@ class Chunks:
     """A chunked body while it arrives (RFC 9112, section 7.1). Trailers are checked and dropped.
 
     Args:
-        of_response: Whether it is a server's. Some pad the size of a chunk with spaces. And a stream of events may last
-            for weeks with a chunk for each event, so the count of framing begins again with each chunk.
+        of_response: Whether it is the body of a response. Some servers pad the size of a chunk with spaces. A stream of
+            events may last for weeks with a chunk for each event, so the count of framing begins again with each chunk.
 
     Attributes:
         complete: Whether it has ended.
@@ -57,7 +74,7 @@ class Chunks:
     def __init__(self, *, of_response: bool = False) -> None:
         self._of_response = of_response
         self._left = 0  # bytes of the chunk that have not arrived
-        self._line: Literal["size", "end of data", "trailer"] = "size"  # what the next line is
+        self._line: Literal["size", "end of data", "trailer"] = "size"  # the kind of the next line
         self._content = self._framing = 0  # bytes of either
         self.complete = False
 
@@ -91,7 +108,7 @@ class Chunks:
         most = 0 if self._line == "end of data" else MAX_LINE
         end = buffer.find(b"\r\n", 0, most + 2)
         line = bytes(buffer[: end if end >= 0 else most + 2])
-        # Whatever may still follow: a part of CR LF is all that a bad line has in common with a good one.
+        # This holds whatever may follow: a part of CR LF is all that a bad line has in common with a good one.
         if b"\n" in line or b"\r" in line[:-1] or (end < 0 and len(line) > most + (line[-1:] == b"\r")):
             raise FramingError(400, "a line in the body ends without CR LF, or is too long")
         if end < 0:

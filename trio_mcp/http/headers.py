@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from trio_mcp.jsonrpc.messages import ErrorData, Request
@@ -85,7 +85,7 @@ class Headers:
             self._values.setdefault(key, []).append(text.strip(" \t"))  # RFC 9110, section 5.5
 
     def adding(self, pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """Return these fields and some more, each of which is not among them."""
+        """Return these fields and some more, whose names must be new."""
         more = Headers(pairs)
         more._values |= self._values
         return more
@@ -146,7 +146,7 @@ def decode_value(value: str) -> str:
             never write.
     """
     if not _FIELD_VALUE.fullmatch(value):
-        raise ValueError("holds invalid characters")
+        raise ValueError("contains invalid characters")
     if len(value) < len(_PREFIX + _SUFFIX) or not (value.startswith(_PREFIX) and value.endswith(_SUFFIX)):
         return value
     payload = value[len(_PREFIX) : -len(_SUFFIX)]
@@ -175,7 +175,7 @@ def standard_headers(request: Request) -> dict[str, str]:
     headers = {METHOD: request.method}
     parameter = NAMED_BY.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
-    # Any other type is for the server to refuse as invalid params.
+    # The server refuses any other type as invalid params.
     if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers
@@ -235,14 +235,12 @@ def not_accepted(headers: Headers, *kinds: str) -> list[str]:
     for part in accept.lower().split(","):
         name, *parameters = part.split(";")
         taken[name.strip()] = not any(map(_is_zero, parameters))
-    missing = []
-    for kind in kinds:
-        for wider in (kind, kind.partition("/")[0] + "/*", "*/*"):  # the most specific range decides
-            if wider in taken:
-                break
-        if not taken.get(wider, False):
-            missing.append(kind)
-    return missing
+    return [kind for kind in kinds if not _is_taken(kind, taken)]
+
+
+def _is_taken(kind: str, taken: Mapping[str, bool]) -> bool:
+    ranges = (kind, kind.partition("/")[0] + "/*", "*/*")
+    return next((taken[each] for each in ranges if each in taken), False)  # the most specific range decides
 
 
 def _is_zero(parameter: str) -> bool:

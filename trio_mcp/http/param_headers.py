@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.http.framing import TOKEN
 from trio_mcp.http.headers import Headers, decode_value, encode_value, mismatch, shown
 from trio_mcp.jsonrpc.messages import ErrorData
 
@@ -21,17 +22,29 @@ __all__ = ["ANNOTATION", "ParameterHeader", "check_parameter_headers", "paramete
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TOKEN = re.compile(TOKEN.decode())
 # Section Schema Extension: the types that an annotated property may have.
 _TYPES = ("string", "integer", "boolean")
 # The integers that every JSON implementation reads exactly (RFC 8259, section 6).
 _MAX_SAFE = 2**53 - 1
-# Numbers without an exponent. `repr` writes some fractions with one: these are compared as text.
+# A number without an exponent. `repr` writes some fractions with one: these are compared as text.
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 # Keywords that hold subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
-_ONE = ("items", "contains", "additionalItems", "additionalProperties", "propertyNames", "not", "if", "then", "else")
-_ONE_MORE = ("unevaluatedItems", "unevaluatedProperties", "contentSchema")
+_ONE = (
+    "items",
+    "contains",
+    "additionalItems",
+    "additionalProperties",
+    "propertyNames",
+    "not",
+    "if",
+    "then",
+    "else",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+)
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _MAPS = ("patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
 
@@ -65,8 +78,8 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
             tool invalid: a client over HTTP leaves it out of its list.
     """
     found: dict[str, ParameterHeader] = {}  # by the header's name in lower case
-    # A list instead of recursion: a peer may nest a schema as deeply as it likes. The path is None below any keyword
-    # other than `properties`: an annotation there is an error, because no single argument would be meant.
+    # This is a list instead of a recursion: a peer may nest a schema as deeply as it likes. The path is None below any
+    # keyword other than `properties`: an annotation there is an error, because no single argument would be meant.
     pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
     while pending:
         path, schema = pending.pop()
@@ -84,9 +97,8 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
                 where = f"{shown('.'.join(found[key].path))} and {shown('.'.join(path))}"
                 raise ValueError(f"{ANNOTATION} {shown(schema[ANNOTATION])} is used twice, by {where}")
             found[key] = parameter
-        for name, child in _mapping(schema, "properties"):
-            pending.append((None if path is None else (*path, name), child))
-        pending += [(None, schema.get(keyword)) for keyword in (*_ONE, *_ONE_MORE)]
+        pending += [(None if path is None else (*path, name), child) for name, child in _mapping(schema, "properties")]
+        pending += [(None, schema.get(keyword)) for keyword in _ONE]
         pending += [(None, child) for keyword in _MAPS for _, child in _mapping(schema, keyword)]
         for keyword in _LISTS:
             children = schema.get(keyword)
@@ -136,7 +148,7 @@ def check_parameter_headers(
             # An intermediary that routes by this header would act on a value that the call does not have.
             return mismatch(f"the header {parameter.header} was sent, but {argument} has no value")
         if not _agree(decoded, value):
-            return mismatch(f"the header {parameter.header} says {shown(decoded)}, which is not {argument}")
+            return mismatch(f"the header {parameter.header} says {shown(decoded)}, which differs from {argument}")
     return None
 
 
@@ -155,7 +167,7 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
 
 
 def _place(schema: dict[str, Any]) -> str:
-    # A peer's schema may have anything for a name.
+    # In a peer's schema, the name may be of any type.
     name = schema[ANNOTATION]
     return f"where {shown(name)} is" if isinstance(name, str) else "elsewhere"
 

@@ -23,7 +23,7 @@ __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 LAST_WORDS = 0.5
-"""Seconds after the grace for ending the streams that were cut off, on the wire (chosen: it is only local writes)."""
+"""Seconds after the grace in which the streams that were cut off get their end (chosen: they are only local writes)."""
 
 
 class ServeSettings(HttpSettings, total=False):
@@ -47,7 +47,7 @@ class RunSettings(ServeSettings, total=False):
     port: int
 
 
-async def serve_http(  # noqa: ASYNC128 - it hands it on
+async def serve_http(  # noqa: ASYNC128 - it passes task_status on
     server: Runnable,
     host: str,
     port: int,
@@ -63,7 +63,7 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
         if (auth := options.settings["auth"]) is not None:
             check_resource(auth.resource, host, port, options)
     else:
-        # hypercorn is imported here: a server without a Config does without it.
+        # hypercorn is imported here, because a server without a Config may not need it.
         from trio_mcp.http.runner.hypercorn.settings import settings_from  # noqa: ASYNC127 - as above
 
         runner_settings = settings_from(config)
@@ -72,9 +72,9 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
-    """Refuse to protect something else than what is served, where that is sure.
+    """Refuse tokens for a URL that is certainly not the one being served.
 
-    Behind a proxy, or on an address that other machines reach, a server has other URLs than its own.
+    Behind a proxy, or on an address that other machines reach, clients may know a server by another URL.
 
     Args:
         resource: The URL that tokens are for.
@@ -83,10 +83,10 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
         options: The settings of the endpoint.
 
     Raises:
-        ValueError: If it is another one than what is served.
+        ValueError: If that is certainly not what is served.
     """
     parts = urlsplit(resource)
-    if parts.scheme == "https":  # spoken by a proxy: what is served here is plain HTTP
+    if parts.scheme == "https":  # a proxy speaks it: what is served here is plain HTTP
         return
     if not port or not all(each == "localhost" or is_loopback(each) for each in (host, parts.hostname or "")):
         return
@@ -94,7 +94,7 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
     above = f"{options.endpoint}/".startswith(f"{parts.path.rstrip('/')}/")
     if (parts.port or 80) != port or not above:
         served = f"http://{host}:{port}{options.endpoint}"
-        raise ValueError(f"tokens for {resource} would be of no use here: what is served is {served}")
+        raise ValueError(f"tokens for {resource} would be useless here: what is served is {served}")
 
 
 async def _serve(
@@ -132,7 +132,7 @@ async def _serve(
     # served at that point.
     async with run.ending_gracefully(), background_nursery() as nursery:
 
-        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
+        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it passes it on
             await serve_asgi(
                 app,
                 runner_settings,

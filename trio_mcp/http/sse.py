@@ -7,6 +7,7 @@ U+2028 and the like, where `str.splitlines` would split.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -14,7 +15,15 @@ from trio_mcp._checks import check_count
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, Pieces, oversize
 from trio_mcp.jsonrpc.messages import Malformed
 
-__all__ = ["EventDecoder", "ServerSentEvent", "encode_comment", "encode_event", "encode_priming_event", "encode_retry"]
+__all__ = [
+    "COMMENT",
+    "EventDecoder",
+    "ServerSentEvent",
+    "encode_comment",
+    "encode_event",
+    "encode_priming_event",
+    "encode_retry",
+]
 
 _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
@@ -64,7 +73,7 @@ class EventDecoder:
         # Two buffers: the line being read, which a chunk may have cut, and the event's data, which may be many lines.
         self._line = _Bounded(max_message_size + _PREFIX)
         self._data = _Bounded(max_message_size)
-        self._has_data = False  # tells an empty data field from none
+        self._has_data = False  # an empty data field counts, too
         self._broken = False  # a field other than data was over the limit
         self._event = ""
         # The id of the event being read. It becomes `last_event_id` when the event is complete: if the stream breaks
@@ -90,7 +99,7 @@ class EventDecoder:
         if self._after_cr and chunk.startswith(b"\n"):  # the second half of a CRLF
             chunk = chunk[1:]
         self._after_cr = False
-        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line, told at the speed of memory
+        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line; the search runs at the speed of memory
             self._line.add(chunk)
             return
         # One call in C cuts the whole chunk, which keeps long streams cheap. `bytes.splitlines` splits at CR, LF and
@@ -172,17 +181,15 @@ class EventDecoder:
         return event
 
 
+@attrs.define(eq=False)
 class _Bounded:
     """Bytes kept up to a limit; beyond it, only their beginning and end, which may still show the request's id."""
 
-    __slots__ = ("_pieces", "head", "limit", "size", "tail")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.size = 0
-        self.head = b""
-        self.tail = b""
-        self._pieces = Pieces()
+    limit: int
+    size: int = 0
+    head: bytes = b""
+    tail: bytes = b""
+    _pieces: Pieces = attrs.Factory(Pieces)
 
     @property
     def over(self) -> bool:
@@ -233,10 +240,9 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
         if "\0" in id:
             raise ValueError(f"an event id must not contain NUL, got {id!r}")
         head += b"id: " + _single_line("id", id) + b"\n"
-    # Our own JSON has no line ends. Replaced one kind after the other, as CRLF is one line end, not two.
+    # Our own JSON has no line ends. CRLF is replaced first, as it is one line end, not two.
     if b"\n" in data or b"\r" in data:
-        lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        data = b"\ndata: ".join(lines)
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     return b"".join((head, b"data: ", data, b"\n\n"))
 
 
@@ -264,8 +270,12 @@ def encode_comment(text: str = "") -> bytes:
     return b":" + (b" " + _single_line("comment", text) if text else b"") + b"\n\n"
 
 
+COMMENT: Final = encode_comment()
+"""An empty comment."""
+
+
 def _retry_line(seconds: float) -> bytes:
-    # The upper end is what the decoder above reads exactly.
+    # Up to this limit, the decoder above reads the number exactly.
     if not 0 <= seconds < 10**6:
         raise ValueError(f"retry must be between 0 and 1000000 seconds, got {seconds!r}")
     return b"retry: %d\n" % round(seconds * 1000)

@@ -17,7 +17,7 @@ LONGEST_PATH = 107 if sys.platform == "linux" else 103
 
 @attrs.frozen
 class Address:
-    """Where a server can be reached.
+    """An address at which a server can be reached.
 
     Attributes:
         url: The URL, as it was given.
@@ -35,7 +35,7 @@ class Address:
 
 
 def read_address(url: str) -> Address:
-    """Take a URL apart.
+    """Return the address that a URL names.
 
     Raises:
         TypeError: If it is not a string.
@@ -43,7 +43,7 @@ def read_address(url: str) -> Address:
     """
     if not isinstance(url, str):
         raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
-    # Not by `urlsplit`, which cuts at `?` and `#`: both may be part of a socket's path.
+    # `urlsplit` comes later, as it cuts at `?` and `#`: both may be part of a socket's path.
     scheme = url.partition(":")[0].lower()
     if scheme == "unix":
         return Address(url, scheme, unix_path(url))
@@ -54,7 +54,7 @@ def read_address(url: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError as exc:
         raise ValueError(f"{url!r} is not a valid URL: {exc}") from None
-    # Nothing may follow the port: a path would be ignored without a word. Port 0 can't be connected to.
+    # Nothing may follow the port: a path would be ignored silently. Port 0 can't be connected to.
     if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
         raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
     return Address(url, scheme, parts.netloc, host, port)

@@ -23,12 +23,12 @@ from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 __all__ = ["open_socket", "tcp_client", "unix_client"]
 
 OPENING_TIMEOUT = 10.0
-"""Seconds for connecting and the TLS handshake. Chosen, as for a WebSocket: another kind of server may never answer."""
+"""Seconds to connect, with the TLS handshake. Chosen, as for a WebSocket: another kind of server may never respond."""
 
 AGAIN = 0.01
 """Seconds between attempts to connect while the backlog of a Unix socket is full (chosen)."""
 
-MAYBE_FULL = " before it answered: is it full?"
+MAYBE_FULL = " before it responded: is it full?"
 
 
 @contextlib.asynccontextmanager
@@ -58,7 +58,7 @@ async def tcp_client(
     if ssl_context is not None and address.scheme != "tls":
         raise ValueError(f"ssl_context is given, but {url!r} is without TLS: write tls://")
     stream = await open_socket(address, ssl_context)
-    hint = f" before it answered: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
+    hint = f" before it responded: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
     if address.scheme == "tls":
         hint = MAYBE_FULL
     async with link_on_terms(stream, PeerTerms(url, guarded=True, hint=hint), max_message_size) as link:
@@ -80,7 +80,7 @@ async def open_socket(
     """
     with trio.move_on_after(OPENING_TIMEOUT):
         return await _opened(address, ssl_context, https_compatible)
-    raise TransportError(f"{address.url} did not answer within {OPENING_TIMEOUT:g} seconds")
+    raise TransportError(f"{address.url} did not respond within {OPENING_TIMEOUT:g} seconds")
 
 
 async def _opened(address: Address, ssl_context: ssl.SSLContext | None, https_compatible: bool) -> trio.abc.Stream:
@@ -153,7 +153,7 @@ async def _connected(path: str) -> trio.SocketStream:
                 sock.connect(path)
                 return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
             except BlockingIOError:
-                # Too many clients wait to be accepted. Trio's own `connect` would take the connection for made.
+                # Too many clients wait to be accepted. Trio's own `connect` would count it as connected.
                 await trio.sleep(AGAIN)
     except OSError as exc:
         sock.close()
@@ -165,7 +165,7 @@ async def _connected(path: str) -> trio.SocketStream:
 
 def _why_not(path: str, exc: OSError) -> str:
     if isinstance(exc, ConnectionRefusedError):
-        # The same for a file of another kind and for a socket that a server has left behind.
+        # It is the same error for a file of another kind and for a socket that a server has left behind.
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 return "it is not a socket"

@@ -62,7 +62,7 @@ class PeerCredentials(NamedTuple):
 
 
 def peer_credentials(sock: Any) -> PeerCredentials | None:
-    """Return who is at the other end of a Unix socket; None where the system can't tell: only Linux can."""
+    """Return who is at the other end of a Unix socket; None where the system does not know: only Linux does."""
     option = getattr(stdlib_socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -85,7 +85,7 @@ def cannot_listen(where: str, exc: OSError) -> OSError:
 
     Args:
         where: The address.
-        exc: What was raised.
+        exc: The exception that was raised.
     """
     remedy = REMEDIES.get(exc.errno or 0)
     return OSError(exc.errno, f"can't listen on {where}: {exc.strerror or exc}{f'; {remedy}' if remedy else ''}")
@@ -94,8 +94,8 @@ def cannot_listen(where: str, exc: OSError) -> OSError:
 def inherited_descriptors() -> list[int]:
     """Return the sockets that a service manager has handed over, and forget them.
 
-    The protocol of systemd's socket activation, sd_listen_fds(3), which launchd wrappers and others speak as well: from
-    descriptor 3 on there are ``LISTEN_FDS`` sockets, if ``LISTEN_PID`` is this process.
+    This is systemd's protocol of socket activation, sd_listen_fds(3), which launchd wrappers and others speak as well:
+    there are ``LISTEN_FDS`` sockets from descriptor 3 on, if ``LISTEN_PID`` is this process.
     """
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
@@ -147,7 +147,7 @@ async def listen_tcp(
         for listener in listeners:
             await stack.enter_async_context(listener)
         names = [listener.socket.getsockname() for listener in listeners]
-        # Judged by what is bound, not by `host`: a name may resolve to any, and a manager chooses its own.
+        # The bound addresses are judged, not `host`: a name may resolve to any, and a manager chooses its own.
         for name in names:
             if not (tls or allow_remote or is_loopback(name[0])):
                 raise ValueError(
@@ -168,21 +168,19 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
     check_unix_sockets()
     name = unix_path(path)
     listeners = _inherited(stdlib_socket.AF_UNIX)
-    if listeners:
-        # Their files belong to the service manager, which may hand them over again.
-        async with contextlib.AsyncExitStack() as stack:
-            for listener in listeners:
-                await stack.enter_async_context(listener)
-            yield listeners, f"unix:{listeners[0].socket.getsockname()}"
-        return
-    with _socket_file(name, mode) as sock:
-        async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
-            yield [listener], f"unix:{sock.getsockname()}"
+    async with contextlib.AsyncExitStack() as stack:
+        # The files of inherited sockets belong to the service manager, which may hand them over again.
+        if not listeners:
+            sock = stack.enter_context(_socket_file(name, mode))
+            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock))]
+        for listener in listeners:
+            await stack.enter_async_context(listener)
+        yield listeners, f"unix:{listeners[0].socket.getsockname()}"
 
 
 @contextlib.contextmanager
 def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
-    path = unix_path(os.path.abspath(path))  # which may be longer than a relative one
+    path = unix_path(os.path.abspath(path))  # it may be longer than a relative one
     # `bind` refuses any path that exists, even if the server that made it was killed.
     _remove_stale(path)
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as sock:
@@ -190,7 +188,7 @@ def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
             sock.bind(path)
         except OSError as exc:
             raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from None
-        # At the end only device and inode tell whose file this is.
+        # At the end, only device and inode show whose file this is.
         own = os.lstat(path)
         try:
             # Before it listens, no client can connect, whatever the umask has made of the permissions.
@@ -214,7 +212,7 @@ def _remove_stale(path: str) -> None:
         # `stat` would follow a symbolic link: the link would be judged as the socket it points to, and removed.
         found = os.lstat(path)
     except OSError:
-        return  # or there is no such folder, which `bind` says
+        return  # if the folder is missing, `bind` says so
     if not stat.S_ISSOCK(found.st_mode):
         raise OSError(errno.EEXIST, f"can't listen on {path}: there is something else, which is not a socket")
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as probe:

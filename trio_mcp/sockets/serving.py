@@ -21,7 +21,7 @@ from trio_mcp.tls import accept_tls
 __all__ = ["SocketRun", "SocketSession", "SocketSettings", "serve_listeners"]
 
 LAST_WORDS = 0.5
-"""Seconds after the grace for the last messages, on the wire (chosen: it is only local writes)."""
+"""Seconds after the grace in which the last messages are written (chosen: they are only local writes)."""
 
 
 class SocketSession(Protocol):
@@ -82,11 +82,11 @@ async def serve_listeners(
         run: The run of the server.
         listeners: The listeners; the caller closes them.
         settings: Every setting.
-        tls: The configuration of TLS; None for none.
+        tls: The configuration of TLS; None to serve without it.
         shutdown: Returns when no new work should be accepted.
         started: Called when connections are accepted.
 
-    When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
+    When cancelled, it responds to open ``subscriptions/listen`` requests and cancels everything else.
     """
     server = _Server(run, settings, tls)
     async with closing(server.interrupt), trio.open_nursery() as serving:
@@ -125,7 +125,7 @@ class _Server:
         except Exception as exc:
             logger.error("a connection failed", exc_info=exc)
         except BaseException as exc:
-            # Raised at the very end: what closes the stream now might replace it by Cancelled.
+            # It is raised at the very end: closing the stream now might replace it by Cancelled.
             if (interruption := without_cancellation(exc)) is not None:
                 self._interruptions.append(interruption)
             raise
@@ -155,7 +155,7 @@ class _Server:
         def opened(session: SocketSession) -> None:
             sessions.append(session)
             self._sessions.add(session)
-            # It came when the server had begun to end, so `end` does not know it.
+            # In this case the server had begun to end, so `end` does not know the session.
             if self._ending:
                 accepted.socket.close()
 
@@ -178,7 +178,7 @@ class _Server:
             self._handshakes.discard(handshake)
 
     async def end(self, deadline: float) -> None:
-        """End each connection when its requests under way have ended, and at the latest at a time."""
+        """End each connection when its requests under way have ended, or at the deadline."""
         self._ending = True
         # No request is under way in a handshake, so it gets no grace.
         for handshake in self._handshakes:

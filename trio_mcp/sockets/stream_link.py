@@ -38,12 +38,12 @@ class PeerTerms:
     """The facts about a peer and the demands on it, besides the framing.
 
     Attributes:
-        peer: Who it is, for error messages.
+        peer: Its name in error messages.
         guarded: Whether its first line must be a JSON object, because the peer may be any program.
         deadline: The time by which its first line must be complete.
         write_timeout: Seconds that it may take to read 64 KiB once its buffers are full.
-        hint: What to suggest if a server closes the connection before it answers; None for a peer that may close it at
-            any time.
+        hint: The advice if a server closes the connection before it responds; None for a peer that may close it at any
+            time.
     """
 
     peer: str = "the peer"
@@ -93,10 +93,10 @@ async def link_on_terms(
     """
     decoder = LineDecoder(max_message_size)
     async with closing(partial(trio.aclose_forcefully, stream)):
-        # Inside `closing`: a cancellation that strikes here still has to close the stream.
+        # This is inside `closing`: a cancellation that strikes here still has to close the stream.
         await trio.lowlevel.checkpoint()
         lines = _Lines(DirectStream(stream, terms.write_timeout), decoder, terms, metadata)
-        # Outside the nursery: its tasks use them to the end. After that, a session that still waits gets an error.
+        # These are outside the nursery, whose tasks use them to the end. After that, a waiting session gets an error.
         with lines.inbound, contextlib.closing(lines.outbound):
             async with background_nursery(lines.end) as nursery:
                 nursery.start_soon(lines.read)
@@ -113,7 +113,7 @@ async def first_line(
         receive: Returns the next bytes; none at the end, where what has come is returned.
         max_size: Bytes after which a line that is not complete is returned as it is: it can't be of another protocol
             any more, and is refused like any other.
-        peer: Who it is, for error messages.
+        peer: The peer's name in error messages.
         deadline: The time by which the line must be complete.
 
     Raises:
@@ -128,7 +128,7 @@ async def first_line(
                 return data
             at = len(data)  # so that each byte is looked at once, however small the chunks are
             data += chunk if data else chunk.lstrip()
-            # Before the line is complete: a peer of another protocol gets no time to send more.
+            # This comes before the line is complete: a peer of another protocol gets no time to send more.
             if data and not data.startswith(b"{"):
                 raise _not_mcp(peer, data)
             end = data.find(b"\n", at)
@@ -141,7 +141,7 @@ async def first_line(
 
 
 def _not_mcp(peer: str, data: bytearray) -> TransportError:
-    # Shown by `repr`, which escapes line breaks: a peer must not forge lines of the log.
+    # `repr` escapes line breaks: a peer must not forge lines of the log.
     excerpt = bytes(data[:40])
     error = TransportError(f"{peer} does not speak MCP: its first line begins with {excerpt!r}")
     logger.info("%s", error)
@@ -206,7 +206,7 @@ class _Lines:
             # own sending learns that nothing more comes.
             self.outbound.refuse()
             await self._wire.abort()
-            # Last, because it may wait until the session makes room.
+            # This comes last, because it may wait until the session makes room.
             await hand_on(self.inbound, TransportFailure(error))
         self.inbound.close()
 

@@ -37,7 +37,7 @@ class DirectStream:
         self._peer_ended = trio.Event()
 
     async def receive(self) -> bytes | bytearray:
-        """Return the next bytes from the peer; none at the end.
+        """Return the next bytes from the peer; empty at the end.
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
@@ -86,7 +86,7 @@ class DirectStream:
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
             return
-        # TLS, above all: trio closes both directions at once, so what has arrived is read before.
+        # With TLS, above all, trio closes both directions at once, so bytes that have arrived are read before.
         with trio.move_on_after(CLOSE_GRACE):
             await self.wait_for_lull()
         await self._stream.aclose()

@@ -40,7 +40,7 @@ __all__ = ["open_websocket"]
 
 OPENING_TIMEOUT: Final = 10.0
 """Seconds for connecting, and the handshakes of TLS and of the WebSocket. Chosen: another kind of server may never
-answer."""
+respond."""
 
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
 
@@ -75,8 +75,8 @@ async def open_websocket(
         raw = await target.connect()
     if raw is None:
         raise target.too_slow()
-    # By force: `hang_up` has closed an open WebSocket in order by then, and a failed handshake leaves nothing to wait
-    # for. Outside the nursery, whose reader uses the stream to the end.
+    # The stream is closed by force: by then `hang_up` has closed an open WebSocket in order, and a failed handshake
+    # leaves nothing to wait for. This is outside the nursery, whose reader uses the stream to the end.
     async with closing(partial(trio.aclose_forcefully, raw)), background_nursery() as nursery:
         stream = WatchedStream(raw, max_message_size=max_message_size, is_client=True)
         socket = TrioSocket(stream, "server", ping_interval, ping_timeout, math.inf)
@@ -85,7 +85,7 @@ async def open_websocket(
         with trio.CancelScope(deadline=opening.deadline) as opening:
             await target.secure(raw)
             failure = await socket.open(partial(target.shake_hands, stream), nursery)
-        # Asked first: a handshake that the deadline has cut off leaves `failure` unbound.
+        # This is checked first: a handshake that the deadline has cut off leaves `failure` unbound.
         if opening.cancelled_caught:
             raise target.too_slow()
         if failure is not None:
@@ -101,7 +101,7 @@ async def open_websocket(
 
 
 class _Target:
-    """Where to connect to, checked.
+    """A checked destination of a connection.
 
     Args:
         url: The URL.
@@ -125,7 +125,7 @@ class _Target:
             if name in OWN_HEADERS or name.startswith("sec-websocket-"):
                 raise ValueError(f"headers must not have {name!r}, which belongs to the handshake")
         # Before its path, a ws URI has only a host and a port (RFC 6455, section 3). Ignoring the name would drop
-        # credentials without a word.
+        # credentials silently.
         if parts.username is not None:
             raise ValueError("url must not have a user name: pass headers={'Authorization': …}")
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
@@ -143,8 +143,8 @@ class _Target:
         shown_host = f"[{self._host}]" if ":" in self._host else self._host
         # The Host has the port only if it is not the default one (RFC 6455, section 4.1).
         named = shown_host if self._port == DEFAULT_PORTS[parts.scheme] else f"{shown_host}:{self._port}"
-        # Taken out of the others: trio-websocket would send it as a second Host, and a server must refuse two (RFC
-        # 9112, section 3.2).
+        # It is taken out of the others: trio-websocket would send it as a second Host, and a server must refuse two
+        # (RFC 9112, section 3.2).
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # Without the query, which may hold a secret.
@@ -204,32 +204,38 @@ class _Target:
         )
 
     def too_slow(self) -> TransportError:
-        """Return the error for a server that does not answer."""
-        return TransportError(f"{self.shown} did not answer within {OPENING_TIMEOUT:g} seconds")
+        """Return the error for a server that does not respond in time."""
+        return TransportError(f"{self.shown} did not respond within {OPENING_TIMEOUT:g} seconds")
 
     def refusal(self, failure: Exception, stream: WatchedStream) -> TransportError:
         """Return the error for a handshake that has failed."""
         cause: BaseException | None = failure
-        # trio-websocket fails once more as it answers what the parser refused.
+        # trio-websocket fails once more as it responds to something that the parser refused.
         while cause is not None and not isinstance(cause, (RemoteProtocolError, ConnectionRejected)):
             cause = cause.__context__
-        target = f"GET {self.shown}"
         if isinstance(cause, ConnectionRejected):
-            return self._refused(target, cause.status_code, cause.headers, cause.body or b"")
-        # Of a body that goes to the end of the connection, trio-websocket says nothing.
+            return self._refused(cause.status_code, cause.headers, cause.body or b"")
+        # trio-websocket says nothing about a body that ends with the connection.
         status = _STATUS.match(stream.refusal)
         if cause is None and status is not None:
-            return self._refused(target, int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
+            return self._refused(int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
         hint = "" if self._tls else "; does its URL begin with wss://?"
         if cause is None:
             how = stream.broken or "it closed the connection"
-            return TransportError(f"{self.shown} did not answer the handshake of a WebSocket: {how}{hint}")
+            return TransportError(f"{self.shown} did not respond to the handshake of a WebSocket: {how}{hint}")
         return TransportError(f"{self.shown} is not a WebSocket of an MCP server: {cause}{hint}")
 
-    def _refused(self, target: str, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
+    def _refused(self, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
+        reason = ""
+        with contextlib.suppress(ValueError):  # a server may invent statuses
+            reason = HTTPStatus(status).phrase
         sent = [(name.decode(), value.decode()) for name, value in self._headers]
-        masked = [(name, without_credentials(value, sent)) for name, value in fields]
-        return _http_error(target, status, masked, without_credentials(body, sent))
+        # Latin-1 has a character for each byte, so no header of a server can make its own error fail.
+        headers = {
+            name.decode("latin-1").lower(): without_credentials(value, sent).decode("latin-1") for name, value in fields
+        }
+        excerpt = without_credentials(body, sent)[:500].decode("utf-8", "replace")
+        return HttpError(f"GET {self.shown}", status, reason, headers, excerpt, _TROUBLES.get(status, "refused"))
 
 
 def _ascii(host: str) -> str:
@@ -247,16 +253,6 @@ def _ascii(host: str) -> str:
 
 
 def _resource(parts: SplitResult) -> str:
-    # Without what is not ASCII, which a request must not have. What is quoted already stays so.
+    # A request must be in ASCII. Whatever is quoted already stays as it is.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
-
-
-def _http_error(target: str, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
-    reason = ""
-    with contextlib.suppress(ValueError):  # a server may make statuses up
-        reason = HTTPStatus(status).phrase
-    # Latin-1 has a character for each byte, so no header of a server can make its own error fail.
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in fields}
-    excerpt = body[:500].decode("utf-8", "replace")
-    return HttpError(target, status, reason, headers, excerpt, _TROUBLES.get(status, "refused"))

@@ -1,4 +1,4 @@
-"""The headers of the frames that arrive, read before wsproto parses the frames: they bound what a message may cost."""
+"""The headers of arriving frames, read before wsproto parses the frames, in order to bound what a message may cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BURST: Final = 64
 """Frames that are parsed before other tasks run (chosen)."""
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes that the answer to a handshake may have, with the body of a refusal (chosen)."""
+"""Bytes that the response to a handshake may have, with the body of a refusal (chosen)."""
 
 FREE_FRAGMENTS: Final = 1024
 """Frames of one message that may be of any size (chosen)."""
@@ -22,11 +22,11 @@ LEAST_FRAGMENT: Final = 256
 
 
 class CloseCause(NamedTuple):
-    """Why one side gives a WebSocket up, as the other side is told (RFC 6455, section 7.4).
+    """The reason that one side gives the other for giving up a WebSocket (RFC 6455, section 7.4).
 
     Attributes:
         code: The code of the close frame.
-        reason: What it has sent.
+        reason: The text of the close frame.
     """
 
     code: int
@@ -101,7 +101,7 @@ class Frames:
         if self._head is not None:
             return self._admit_head(self._head, data)
         place, left = 0, BURST
-        # A fault stops right behind its header: the parser sees all that came before, but not the payload.
+        # A fault stops right after its header: the parser sees all that came before, but not the payload.
         while place < len(data) and self.fault is None:
             if self._left:
                 step = min(self._left, len(data) - place)
@@ -132,9 +132,9 @@ class Frames:
         if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
             self._head = None
             return len(data) - (len(head) - end)
-        # Asked only of a head without an end: frames that arrive in one chunk with its end don't count.
+        # This is checked only for a head without an end: frames that arrive in one chunk with its end don't count.
         if len(head) > MAX_HEAD:
-            self.fault = CloseCause(CloseReason.PROTOCOL_ERROR, "an answer to the handshake that is too long")
+            self.fault = CloseCause(CloseReason.PROTOCOL_ERROR, "a response to the handshake that is too long")
             return 0
         return len(data)
 
@@ -154,7 +154,7 @@ class Frames:
         self._size += length
         self._fragments += 1
         self._open = not header[0] & 0x80
-        # By the header alone, before any of the payload takes memory.
+        # The header alone decides, before any of the payload takes memory.
         if self._size > self._limit:
             self.fault = too_big(self._limit)
         elif self._fragments > FREE_FRAGMENTS + self._size // LEAST_FRAGMENT:

@@ -21,7 +21,7 @@ from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
 __all__ = ["Inbox", "WebSocketLink"]
 
 INBOX: Final = 4 * 1024 * 1024
-"""Bytes of messages that may wait for the session (chosen). A full inbox holds up the answers to the peer's pings."""
+"""Bytes of messages that may wait for the session (chosen). A full inbox holds up the responses to the peer's pings."""
 
 COST: Final = 1024
 """Bytes that each message counts besides its text (chosen): small ones take many times their size in memory."""
@@ -59,7 +59,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
     def put(self, item: SessionMessage, size: int = 0) -> None:
         """Add a message; once the session does not read any more, drop it."""
         if not self._closed:
-            # Past the limit, too: a failure must always get in, and a message longer than the inbox never would.
+            # It may exceed the limit: a failure must always get in, and a message longer than the inbox never would.
             self._items.append((item, size + COST))
             self._size += size + COST
             self._arrived.unpark()
@@ -84,7 +84,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
         await trio.lowlevel.checkpoint_if_cancelled()
         with contextlib.suppress(trio.WouldBlock):
             item = self.receive_nowait()
-            # Taken, so it must not be lost in a cancellation.
+            # It has been taken, so a cancellation must not lose it.
             await trio.lowlevel.cancel_shielded_checkpoint()
             return item
         # The message is taken only after waking up, so cancelling `park` can't lose it.
@@ -111,11 +111,11 @@ class WebSocketLink:
 
     Args:
         socket: The open WebSocket.
-        metadata: What the session is told with each message.
-        farewell: What the peer is told when the block ends.
+        metadata: The facts that the session gets with each message.
+        farewell: The reason that the peer gets when the block ends.
 
     Attributes:
-        farewell: The same; it may change.
+        farewell: That reason; it may change.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class WebSocketLink:
             # A session that still uses the link gets an error at once and does not wait for tasks that have ended.
             self._inbox.close()
             self._outbound.refuse()
-            # Shielded, and short: even when all is cancelled, the peer is told. A frame that was cut off ends that.
+            # This is shielded, and short: even when all is cancelled, the peer is told, unless a frame was cut off.
             with trio.move_on_after(LAST_WORDS, shield=True):
                 await self._socket.close(*self.farewell)
                 await self._socket.hang_up()
@@ -152,16 +152,16 @@ class WebSocketLink:
     async def _end(self) -> None:
         # Later messages are dropped: the session reads no more.
         self._inbox.close()
-        # Not `refuse`, which would drop what was handed over and not sent.
+        # `refuse` would drop the messages that were handed over and not sent.
         self._outbound.close()
-        # In order, so that nothing is lost: the last messages, the close frame, and that of the peer.
+        # The order loses nothing: the last messages, the close frame, and then that of the peer.
         with trio.move_on_after(CLOSE_GRACE):
             await self._written.wait()
             await self._ended.wait()
 
     async def _accept(self, data: bytes) -> None:
         inbox = self._inbox
-        # Put first, then wait: the message is in memory already, so holding it back would save nothing.
+        # The message is put before the wait: it is in memory already, so holding it back would save nothing.
         inbox.put(SessionMessage(decode(data), metadata=self._metadata), len(data))
         if not inbox.has_room:
             # While this waits nothing is read, not even a pong, and the keep-alive must not count that against the
@@ -179,14 +179,14 @@ class WebSocketLink:
                 inbox.put(SessionMessage(TransportFailure(end.cause)))
         inbox.end()
         self._ended.set()
-        # Nothing can be sent any more, and the session is to know.
+        # Nothing can be sent any more, and the session must know.
         self._outbound.refuse()
 
     async def _send(self) -> None:
         """Send every message until the session closes its side, and say goodbye."""
         try:
             while True:
-                # Join what is waiting: one system call for many small messages.
+                # Waiting messages go together: many small ones take one system call.
                 await self._socket.send(await self._outbound.take())
         # ClosedResourceError: `_read` has closed the channel. It alone reports the loss, and only once.
         except (Ended, trio.EndOfChannel, trio.ClosedResourceError):

@@ -1,4 +1,4 @@
-"""A WebSocket as a link needs it, and the one that trio-websocket speaks."""
+"""The WebSocket that a link needs, and its implementation with trio-websocket."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TrioSocket:
 
     Args:
         stream: The stream below.
-        peer: What the peer is, in words.
+        peer: A word for the peer: ``"client"`` or ``"server"``.
         ping_interval: Seconds of silence after which the peer gets a ping.
         ping_timeout: Seconds of silence after which the peer counts as dead.
         message_timeout: Seconds that a message may take to arrive.
@@ -110,14 +110,14 @@ class TrioSocket:
         """Do the opening handshake.
 
         Returns:
-            What trio-websocket raised, if it failed; a `ConnectionClosed` if the peer has just left.
+            The exception of trio-websocket, if it failed; a `ConnectionClosed` if the peer has just left.
         """
         home: Any = _Home(nursery, self._read)
         with self._over:
             # It would wait forever once its reader has ended, so `_read` cancels it then.
             try:
                 self._connection = await handshake(home)
-            except ConnectionClosed as exc:  # while it was answered
+            except ConnectionClosed as exc:  # during the response
                 return exc
             # Pings start here: before the handshake has ended, none can be sent, and the caller's deadline bounds it.
             nursery.start_soon(self._keep_alive, nursery)
@@ -129,7 +129,7 @@ class TrioSocket:
         try:
             await read()
         except Exception as exc:
-            # Raised here it would end the nursery: its loss is one of the link's.
+            # Raised here it would end the nursery, but it is the link that is lost.
             self._failure = exc
         # A cancelled reader does not get here: its nursery ends, and with it all that could wait for this.
         self._stopped.set()
@@ -164,13 +164,13 @@ class TrioSocket:
     # --- the end --------------------------------------------------------------------------------------------------
 
     async def _end(self) -> TransportError | None:
-        """Answer the end of the connection, and return why it was lost; None if it was closed in order."""
+        """Respond to the end of the connection, and return why it was lost; None if it was closed in order."""
         stream, peer, closed = self._stream, self._peer, self._connection.closed
         if closed is None and stream.fault is None:  # the reader is about to end, by an exception that closed its queue
             await self._stopped.wait()
         code = CloseReason.ABNORMAL_CLOSURE if closed is None else closed.code
         fault = stream.fault
-        # This side's own fault first: trio-websocket then knows only that its stream has ended.
+        # A fault that this side found comes first: trio-websocket then knows only that its stream has ended.
         if fault is not None:
             cause = f"the {peer} sent {fault.reason}"
         elif self._failure is not None:
@@ -181,7 +181,7 @@ class TrioSocket:
                 await self.hang_up()  # the server closes first (RFC 6455, section 7.1.1), and the client does not mind
             return farewell(peer, code, closed.reason)
         elif stream.answered:
-            return None  # we have closed it, and the peer did not care to answer
+            return None  # we have closed it, and the peer has not responded
         elif code == CloseReason.ABNORMAL_CLOSURE:
             broken = stream.broken or "it was closed without a close frame"
             return TransportError(f"the connection to the {peer} was lost: {broken}")
@@ -212,7 +212,7 @@ class TrioSocket:
         while stream.fault is None:
             now = trio.current_time()
             if self.waiting:
-                # The peer may well send, but we don't read.
+                # The peer may be sending, but we don't read.
                 stream.stand_still(now - stream.heard)
             silent = now - stream.heard
             if silent >= self._timeout:
@@ -236,18 +236,18 @@ class TrioSocket:
             # A message may begin while this sleeps, so it may last up to twice its time.
             wake = min(next_beat, stream.heard + self._timeout, now + self._message_timeout)
             await trio.sleep_until(wake)
-            # Later than it should be: then this program stood still, and not the peer.
+            # If it is later than it should be, this program stood still, and not the peer.
             stream.stand_still(trio.current_time() - wake)
 
     async def _beat(self, beat: Callable[[], Awaitable[None]]) -> None:
-        # ProtocolError: once a close frame has arrived, wsproto sends no ping. `receive_all` tells of the end.
+        # ProtocolError: once a close frame has arrived, wsproto sends no ping. `receive_all` reports the end.
         with contextlib.suppress(ConnectionClosed, ProtocolError):
             await beat()
         self._beating.discard(beat)
 
 
 class _Home:
-    """Stands in for the nursery in which trio-websocket starts its reader, so that its failure is one of the link's."""
+    """A stand-in for the nursery in which trio-websocket starts its reader, so that its failure is the link's."""
 
     def __init__(self, nursery: trio.Nursery, run: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
         self._nursery = nursery
@@ -258,8 +258,8 @@ class _Home:
 
 
 def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
-    """Return what the peer's closing of a WebSocket means; None if all is in order."""
-    # A page that is left says 1001, and no code at all is what browsers send without one.
+    """Return the error that the peer's closing of a WebSocket means; None if all is in order."""
+    # A browser sends 1001 when a person leaves the page, and no code if the page gave none.
     in_order = {CloseReason.NORMAL_CLOSURE, CloseReason.NO_STATUS_RCVD}
     if code in in_order or (code == CloseReason.GOING_AWAY and peer == "client"):
         return None
@@ -268,10 +268,10 @@ def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
 
 def _in_words(code: int, reason: str | None) -> str:
     """Return a code and a reason in words; the peer chose both."""
+    words = f"{int(code)}"
     with contextlib.suppress(ValueError):
-        name = CloseReason(code).name.lower().replace("_", " ")
-        return f"{code} ({name})" + (f": {_shown(reason)}" if reason else "")
-    return f"{int(code)}" + (f": {_shown(reason)}" if reason else "")
+        words += f" ({CloseReason(code).name.lower().replace('_', ' ')})"
+    return f"{words}: {_shown(reason)}" if reason else words
 
 
 def _shown(text: str) -> str:

@@ -46,10 +46,10 @@ class WatchedStream:
     Attributes:
         heard: When the peer was last heard from.
         fault: Why this side gives the WebSocket up.
-        answered: Whether the peer's close frame has been answered.
+        answered: Whether this side has sent a close frame.
         goodbye: Whether nothing more is sent: the close frame has gone out, or the stream is broken.
         broken: What broke the stream, in words.
-        accept: Takes the messages for which the parser is not needed; None to send all through it.
+        accept: Takes the messages for which the parser is not needed; None if all go through it.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class WatchedStream:
         self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
-        self._split: SplitFrame | None = None  # the message that is arriving, if without the parser
+        self._split: SplitFrame | None = None  # the message that is arriving, if it needs no parser
         self._limit = max_message_size
         self._write_timeout = write_timeout
         self._is_client = is_client
@@ -75,8 +75,8 @@ class WatchedStream:
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
-        # A server's end gives the parser no frame before it has answered the handshake: trio-websocket would notice it
-        # only when still more arrives.
+        # A server's end gives the parser no frame before it has responded to the handshake: trio-websocket would notice
+        # it only when more arrives.
         self._answering = trio.Event()
         self.heard = trio.current_time()
         self.fault: CloseCause | None = None
@@ -91,7 +91,7 @@ class WatchedStream:
         return self._frames.refusal
 
     def unfinished(self) -> float:
-        """Return for how long a message has been arriving, in seconds; 0 if none is."""
+        """Return for how many seconds a message has been arriving; 0 if there is no such message."""
         return trio.current_time() - self._begun if self._frames.partial or self._split is not None else 0.0
 
     def parsed(self) -> None:
@@ -112,7 +112,7 @@ class WatchedStream:
 
     def stop(self) -> None:
         """Read no more."""
-        # Besides the scope: the reader may be between two reads, and each has a scope of its own.
+        # The scope is not enough: the reader may be between two reads, each of which has its own.
         self._ended = True
         self._answering.set()
         self._receiving.cancel("the WebSocket has ended")
@@ -166,7 +166,7 @@ class WatchedStream:
         self.heard = trio.current_time()
 
     async def _accept_whole(self, accept: Accept) -> None:
-        """Hand on the messages at hand for which the parser is not needed, up to a frame for which it is."""
+        """Hand on the messages at hand that need no parser, up to a frame that does."""
         if self._split is not None and not await self._take(self._split, accept):
             return
         data, place, count = self._ahead, 0, 0
@@ -177,7 +177,7 @@ class WatchedStream:
             # `accept` has no checkpoint while there is room: a chunk of tiny messages would hold up all other tasks.
             if count % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # Cut once, at the end: cutting off each message would copy the rest each time.
+        # The data is cut once, at the end: cutting off each message would copy the rest each time.
         self._ahead = data[place:]
         if (split := split_frame(self._ahead, not self._is_client, self._limit)) is not None:
             self._ahead = self._ahead[len(split.head) :]
@@ -189,7 +189,7 @@ class WatchedStream:
         data = self._ahead
         try:
             place = split.take(data)
-        except UnicodeDecodeError:  # for the parser to refuse
+        except UnicodeDecodeError:  # the parser refuses it
             self._split, self._ahead = None, split.as_it_came() + data
             return False
         self._ahead, message = data[place:], split.message()
@@ -215,8 +215,8 @@ class WatchedStream:
             if self.goodbye:
                 await trio.lowlevel.checkpoint()
                 return
-            # Until it is through: of a frame that is cut off, nothing may follow. Of one that is not begun, it may.
             await trio.lowlevel.checkpoint_if_cancelled()
+            # Nothing may follow a frame that is cut off from here on.
             self.goodbye = True
             for part in parts:
                 await self._send_pieces(part)
@@ -260,7 +260,7 @@ class WatchedStream:
     async def send_messages(self, messages: Sequence[bytes]) -> None:
         """Send messages together, each as a text frame."""
         *first, last = [part for message in messages for part in text_frame_parts(message, self._is_client)]
-        # Only the last one can be long, which is not copied for the sake of its head.
+        # Only the last one can be long, and it is not copied for the sake of its head.
         await self._send([b"".join(first), last] if len(last) > CHUNK else [b"".join([*first, last])])
 
     # --- the end --------------------------------------------------------------------------------------------------

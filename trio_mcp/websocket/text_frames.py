@@ -33,7 +33,7 @@ def text_frame_parts(message: bytes, masked: bool) -> tuple[bytes, bytes]:
         head = bytes((TEXT, bit | 127)) + size.to_bytes(8, "big")
     if not masked:
         return head, message
-    key = os.urandom(4)  # not to be foreseen (RFC 6455, section 5.3)
+    key = os.urandom(4)  # it must be unpredictable (RFC 6455, section 5.3)
     return head + key, _Mask(key).over_all(message)
 
 
@@ -51,7 +51,7 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
         return None
     message = _Mask(data[start - 4 : start]).over_all(data[start:end]) if masked else data[start:end]
     try:
-        # Only to check it, as text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
+        # This only checks it, as text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
         message.decode()
     except UnicodeDecodeError:
         return None
@@ -62,7 +62,7 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
     """Return where the payload of the text frame at a place begins and ends; None as in `read_text_frame`."""
     start = place + 2
     # A client masks, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte differ from
-    # `TEXT`. What is wrong goes to the parser, which knows the code to close with.
+    # `TEXT`. A wrong frame goes to the parser, which knows the code to close with.
     if len(data) < start or data[place] != TEXT or (data[place + 1] >= 0x80) is not masked:
         return None
     size, least = data[place + 1] & 0x7F, 0
@@ -71,7 +71,7 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
         size, start = int.from_bytes(data[start : start + width], "big"), start + width
     if masked:
         start += 4
-    # A length that is not in its shortest form is for the parser to refuse, one over the limit for `Frames`.
+    # The parser refuses a length that is not in its shortest form, and `Frames` one over the limit.
     return (start, start + size) if len(data) >= start and least <= size <= limit else None
 
 
@@ -103,7 +103,7 @@ class SplitFrame:
         self._left = size
         self._mask = _Mask(head[-4:]) if masked else None
         self._pieces = Pieces()
-        # Only to check it, as above; and with each piece, as the parser does.
+        # It only checks the text, as above; and with each piece, as the parser does.
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def take(self, data: bytes) -> int:
@@ -153,7 +153,7 @@ class _Mask:
         else:
             number = int.from_bytes((key * (size // 4 + 1))[:size], "little")
             self._key = key[size % 4 :] + key[: size % 4]
-        # As two numbers: many times faster than byte by byte.
+        # XOR of two numbers is many times faster than byte by byte.
         return (int.from_bytes(data, "little") ^ number).to_bytes(size, "little")
 
     def over_all(self, data: bytes) -> bytes:

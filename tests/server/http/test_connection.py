@@ -489,7 +489,7 @@ async def test_what_an_exchange_leaves_needs_no_collection_of_garbage() -> None:
 
 
 def test_a_runner_that_there_is_not_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="runner must be one of 'hypercorn', 'h11', 'httptools', got 'nope'"):
+    with pytest.raises(ValueError, match="runner must be one of hypercorn, h11, httptools; got 'nope'"):
         HttpOptions(runner="nope")
 
 

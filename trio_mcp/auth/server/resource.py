@@ -133,7 +133,7 @@ class ResourceServer:
         self._documents = MappingProxyType({WELL_KNOWN: document, WELL_KNOWN + below: document})
 
     def document(self, path: str) -> bytes | None:
-        """Return the metadata that is served at a path of the origin, as JSON; None if none is.
+        """Return the metadata that is served at a path of the origin, as JSON; None if nothing is.
 
         Args:
             path: The path from the root of the origin.

@@ -24,7 +24,7 @@ class Attempt(Protocol):
         """Return the header fields that authorize a request, fresh for each time that it is sent.
 
         Raises:
-            AuthorizationError: If there is no authorization to be had.
+            AuthorizationError: If no authorization can be obtained.
         """
 
     async def again(self, status: int, headers: Headers) -> bool:
@@ -75,7 +75,7 @@ def check_auth(value: object) -> None:
 
 @contextlib.asynccontextmanager
 async def opened(auth: Auth | None, server: str) -> AsyncIterator[Signer | None]:
-    """Open an ``auth=``, if there is one; a person that it asks has as long as it takes."""
+    """Open an ``auth=``, if there is one; a person that it asks may take any time."""
     if auth is None:
         yield None
     else:

@@ -45,7 +45,7 @@ def sse_client(
     return link
 
 
-# A request that is sent here names no modern revision, so there is nothing that this installation could do with it.
+# A request that comes here names no modern revision, so this installation can't send it.
 class NoSessions:
     """The keeper of a link's sessions if the folder is not there."""
 

@@ -100,7 +100,7 @@ class RequestHeaders:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             return True
-        # Removed first, so that a tool seen again becomes the newest, and one that wants nothing any more is forgotten.
+        # It is removed first, so that a tool seen again becomes the newest, and one that wants no headers is forgotten.
         self._tools.pop(name, None)
         try:
             found = parameter_headers(tool.get("inputSchema"))
@@ -121,12 +121,12 @@ AnswerKind: TypeAlias = Literal["json", "events", "accepted", "failed"]
 
 
 def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> AnswerKind:
-    """Decide from the head of the response to a POST how to proceed.
+    """Decide by the head of the response to a POST how to proceed.
 
     Args:
         status: Its HTTP status.
         headers: Its header fields.
-        awaits_answer: Whether a request was posted; else it was a notification or a response.
+        awaits_answer: Whether a request was posted, rather than a notification or a response.
 
     Returns:
         ``"json"``: read the body and decode it. ``"events"``: read events. ``"accepted"``: all is well, drain the body.
@@ -187,14 +187,13 @@ def read_failure(
         now: The current time in seconds since 1970, for a ``Retry-After`` that is a date.
     """
     decoded = decode(body) if body else None
-    # Its id does not matter, since it came in response to this very request; some servers send a fixed text as the id.
+    # Its id does not matter, since it is the response to this very request; some servers send a fixed text as the id.
     refusal = decoded if isinstance(decoded, ErrorResponse) else None
     # Any status may carry it, not only 429 and 503 (RFC 9110, section 10.2.3).
     wait = retry_after(headers.get("Retry-After"), now)
     trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
-    reason = _reason(status, headers)
-    error = HttpError(target, status, reason, headers.as_dict(), excerpt, trouble, wait)
+    error = HttpError(target, status, _reason(status, headers), headers.as_dict(), excerpt, trouble, wait)
     # L, Session Management, 4. A GET that is refused says nothing about the request whose stream it should resume.
     error.sent = trouble != "session_lost" or message is None
     # A lost session is for the link to mend, so the error in the body must not settle the call.
@@ -216,7 +215,7 @@ _BY_STATUS: Final[dict[int, HttpTrouble]] = {
     504: "gateway",
 }
 _OLD_TRANSPORT: Final = frozenset({400, 404, 405})
-"""The statuses with which a server of 2024-11-05 answers a POST to its event stream (S, HTTP+SSE Transport)."""
+"""The statuses with which a server of 2024-11-05 refuses a POST to its event stream (S, HTTP+SSE Transport)."""
 
 
 def _trouble(

@@ -16,7 +16,7 @@ __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
 """The modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
 
-# Chosen: more than one process talks to.
+# Chosen: more than a process talks to.
 MAX_ORIGINS: Final = 1000
 MAX_AGE: Final = 3600.0
 """Seconds after which a server is asked again. Chosen: it may have been upgraded meanwhile."""

@@ -1,4 +1,4 @@
-"""How to reach a server that has a URL."""
+"""The parameters of a server that has a URL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _check_auth(instance: HttpServerParameters, attribute: attrs.Attribute[Any],
     check_auth(value)
     if value is None:
         return
-    # Two credentials in one request: one of them would be lost without a word.
+    # With two credentials for one request, one would be dropped silently.
     if any(name.lower() == "authorization" for name in instance.headers):
         raise ValueError("headers has 'Authorization', which auth= sends itself; leave one of them out")
     if "@" in urlsplit(instance.url).netloc:
@@ -45,7 +45,7 @@ def _check_auth(instance: HttpServerParameters, attribute: attrs.Attribute[Any],
 
 @attrs.frozen
 class HttpServerParameters:
-    """How to reach a server that has a URL.
+    """The parameters of a server that has a URL: how to reach it.
 
     Attributes:
         url: Its URL.
@@ -58,7 +58,7 @@ class HttpServerParameters:
         ValueError: If an argument is invalid.
     """
 
-    # First, because the check of `url` needs it and attrs sets fields in order.
+    # This comes first, because the check of `url` needs it and attrs sets fields in order.
     kind: HttpKind = attrs.field(
         default="http", kw_only=True, validator=validator(check_choice, choices=get_args(HttpKind))
     )

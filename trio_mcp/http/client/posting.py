@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 ERROR_BODY_TIMEOUT: Final = 5.0
-"""Seconds that the body of an error may take. Chosen; what has come by then is the excerpt."""
+"""Seconds that the body of an error may take. Chosen; the part that has come by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its response. Chosen; after that its connection is closed."""
 MAX_TURNS: Final = 8
@@ -74,7 +74,7 @@ MAX_PAGES: Final = 1000
 """Pages of tools read to learn which headers a tool wants. Chosen: a server might never stop giving cursors."""
 
 _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
-"""The kinds of trouble in which the status concerns the way to the server rather than the request."""
+"""The kinds of trouble in which the status is about the way to the server rather than the request."""
 
 Answer: TypeAlias = Response | ErrorResponse | Malformed
 TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
@@ -108,7 +108,7 @@ class SessionView(Protocol):
 
 
 class SessionKeeper(Protocol):
-    """The keeper of a link's session; it adds whatever else it does to `Remote.mends` and `Remote.lessons`."""
+    """The keeper of a link's session; the rest of its work is in `Remote.mends` and `Remote.lessons`."""
 
     @property
     def session(self) -> SessionView | None:
@@ -155,7 +155,7 @@ class Remote:
 
     Attributes:
         endpoint: The URL that messages are posted to.
-        answers_here: Whether a POST is answered with the response to its request (in HTTP+SSE it is not).
+        answers_here: Whether the response to a request comes in that of its POST (in HTTP+SSE it does not).
         modern: The modern revision of the last request, if it was of the modern era.
         not_modern: Whether the server has shown that it speaks no modern revision.
         nursery: The nursery of the link's tasks.
@@ -202,7 +202,7 @@ class Remote:
     async def free(self) -> None:
         """Wait a moment for the connection of an exchange that is ending, rather than open another one.
 
-        An event stream goes on after the response, if only by the chunk that terminates it; its caller is faster.
+        An event stream goes on after the response, if only by the chunk that terminates it, and the caller is faster.
         """
         oldest = next(iter(self.ending), None)
         for _ in range(MAX_TURNS):
@@ -256,12 +256,12 @@ class Remote:
             await session.announced()
 
     async def ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
-        """Make a request of the link's own, unknown to the session above.
+        """Make a request for the link itself, unknown to the session above.
 
         Raises:
             TrioMcpError: If it has no result.
         """
-        # A string as its id, since the session's are integers.
+        # Its id is a string, since the session's are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
         exchange = PostedRequest(request, modern_revision_of(request), self, private=True)
         failed = await exchange.post(None)
@@ -276,12 +276,12 @@ class Remote:
 
     async def _list_tools(self, exchange: PostedRequest) -> bool:
         """Learn which headers all tools want, once for all calls that were refused."""
-        # With the protocol's own entries of the call (revision, client, capabilities), and not with the caller's, such
+        # This has the protocol's own entries of the call (revision, client, capabilities), but not the caller's, such
         # as a progress token.
         given = (exchange.request.params or {}).get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
         async with self._listing:
-            # Another call has listed them since this one was sent.
+            # In this case, another call has listed them since this one was sent.
             if self.request_headers.learned != exchange.tools_seen:
                 return True
             params: dict[str, Any] = {"_meta": meta}
@@ -293,7 +293,7 @@ class Remote:
                     params = {"_meta": meta, "cursor": cursor}
             except TrioMcpError as exc:
                 logger.debug("the tools can't be listed: %s", exc)
-                # The caller then gets the error of its call, and not one about a list that it never asked for.
+                # The caller gets the error of its call, and not one about a list that it never asked for.
                 return False
         return True
 
@@ -331,8 +331,8 @@ class PostedRequest:
         response: The head of the HTTP response; None until it has come.
         tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The response, or the batch that contains it, once it is there.
-        given_up: Whether the server is being told that the request is cancelled; then a response may well be missing.
-        accepted: Set when the exchange is over, for a cancellation that waits for it; None if none does.
+        given_up: Whether the server is being told that the request is cancelled, so that a response may be missing.
+        accepted: Set when the exchange has ended; None unless a cancellation waits for that.
     """
 
     request: Request
@@ -386,8 +386,8 @@ class PostedRequest:
             The failure if the server refused the request; None if all is well.
 
         Raises:
-            Disconnected: If the connection could not be made, or broke; also if the stream on which the response was to
-                come can't be resumed.
+            Disconnected: If the connection could not be made, or broke, or the stream on which the response was to come
+                can't be resumed.
             TrioMcpError: If the request can't be sent, or what came back is not a response.
         """
         request, remote = self.request, self.remote
@@ -404,7 +404,7 @@ class PostedRequest:
             raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
         if remote.ending:
             await remote.free()
-        # This comes before the next await: a cancellation from here on has to reckon with a request that arrived.
+        # This comes before the next await: from here on, a cancellation has to assume that the request arrives.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False
         # Closing the stream of a modern request cancels it, whether or not it was written.
@@ -438,7 +438,7 @@ class PostedRequest:
             await self._take(message, response)
         if self.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
-            text = f"{response.target} was answered with something that is not a response to {self.request.method!r}"
+            text = f"{response.target}: the body is not a response to {self.request.method!r}"
             raise RemoteProtocolError(f"{text}: {why}")
 
     async def _read_events(self, response: HttpResponse, session: SessionView | None) -> None:
@@ -475,7 +475,7 @@ class PostedRequest:
 
     def _unresumed(self, response: HttpResponse, cause: TransportError) -> Disconnected:
         """Return the error of a request whose stream broke and can't be resumed."""
-        # The cause is not raised itself: a refusal, or a missing login, says nothing about a request that has begun.
+        # The cause itself is not raised: a refusal, or a missing login, says nothing about a request that has begun.
         lost = isinstance(cause, HttpError) and cause.trouble == "session_lost"
         why = "the server has forgotten the session" if lost else str(cause)
         text = f"the event stream of {response.target} broke, and can't be resumed: {why}"
@@ -485,7 +485,7 @@ class PostedRequest:
         """Take one message from the HTTP response."""
         request_id = self.request.id
         if isinstance(message, ErrorResponse) and message.id is None:
-            # The server could not read our id, but it answers this very request.
+            # The server could not read our id, but this is its response to this very request.
             message = attrs.evolve(message, id=request_id)
         # A malformed response can only be meant for the one request of this exchange.
         elif isinstance(message, Malformed) and not message.expects_answer and message.id in (None, request_id):
@@ -500,8 +500,8 @@ class PostedRequest:
             self.answer = message
             self.remote.ending[self] = None
             await self.remote.deliver(message, {RELATED: request_id})
-        # The server's own messages. Its requests have no place in an exchange of the link's own, which only lists tools
-        # or opens a session.
+        # The rest are the server's own messages. Its requests have no place in an exchange for the link itself, which
+        # only lists tools or opens a session.
         elif not self.private or isinstance(message, Notification):
             await self.remote.deliver(message, {RELATED: request_id})
 

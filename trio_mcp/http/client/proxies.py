@@ -1,4 +1,4 @@
-"""Which proxy the environment, or the system, has for a URL."""
+"""The proxy that the environment, or the system, has for a URL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def proxy_of(url: str) -> str | None:
     """Return the URL of the proxy for a URL; None if requests go there directly.
 
     The variables ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` say so, or the settings of the system.
-    Requests to this machine never go through a proxy: to that, ``localhost`` is itself, and it would learn the tokens
-    of a server that only this machine can reach.
+    Requests to this machine never go through a proxy: to a proxy, ``localhost`` means itself, and it would learn the
+    tokens of a server that only this machine can reach.
     """
     parts = urlsplit(url)
     if _is_here(parts.hostname or ""):
         return None
-    # Late: it takes a while to import, and a local server does without.
+    # These are imported late: it takes a while, and a local server doesn't need them.
     from urllib.request import getproxies, proxy_bypass
 
     proxies = getproxies()
@@ -36,7 +36,7 @@ def proxy_of(url: str) -> str | None:
 def _is_here(host: str) -> bool:
     """Return whether a host is this machine, by its form alone."""
     name = host.removesuffix(".").lower()
-    # RFC 6761, section 6.3: whatever is below it is loopback, too.
+    # RFC 6761, section 6.3: names below it are loopback, too.
     if name == "localhost" or name.endswith(".localhost"):
         return True
     with contextlib.suppress(OSError, ValueError):

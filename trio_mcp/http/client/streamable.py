@@ -41,7 +41,7 @@ __all__ = ["HttpLink", "streamable_http_client"]
 MAX_CONNECTIONS: Final = 100
 """Requests under way at once; further ones wait. Subscriptions, which last, don't count."""
 MAX_URGENT: Final = 16
-"""The same for urgent requests, which have places of their own."""
+"""The same for urgent requests, which are counted separately."""
 MAX_EXCHANGES: Final = 10_000
 """Requests under way or waiting; further ones fail."""
 MAX_POSTS: Final = 100
@@ -66,7 +66,7 @@ async def streamable_http_client(
 ) -> AsyncIterator[Link]:
     """Connect to a server over Streamable HTTP. Nothing is sent until the session sends something.
 
-    Each request is a POST of its own, and if it fails, only that call fails. A server of 2024-11-05 answers the
+    Each request is a POST of its own, and if it fails, only that call fails. A server of 2024-11-05 refuses the
     handshake with 400, 404 or 405; the link then continues over HTTP+SSE.
 
     When the block ends, messages under way have a moment to arrive, and a session of the legacy era is ended with a
@@ -164,7 +164,7 @@ class HttpLink:
                     # It does not wait: the dispatcher must stay free to take cancellations, which make room.
                     if len(self._exchanges) < MAX_EXCHANGES:
                         places = self._urgent_places if item.urgent else self._places
-                        # Entered before its task starts, so that a cancellation right behind it finds it.
+                        # It is entered before its task starts, so that a cancellation right after it finds it.
                         self._exchanges[message.id] = PostedRequest(message, modern_revision_of(message), self.remote)
                         self.remote.nursery.start_soon(self._ask, self._exchanges[message.id], places)
                     else:
@@ -226,7 +226,7 @@ class HttpLink:
             exchange.scope.cancel(params.get("reason"))
         else:
             # L, Sending Messages to the Server: a disconnection cancels nothing, so a notification is sent, and the
-            # stream is closed only after that. Meanwhile the server may end it, which must not count as trouble.
+            # stream is closed only after that. The server may end it in the meantime, which must not count as trouble.
             exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
             # A server ignores the cancellation of a request that it does not know yet, and a POST may overtake another.
@@ -236,7 +236,7 @@ class HttpLink:
                 exchange.scope.deadline = trio.current_time() + POST_TIMEOUT
             elif not exchange.written:
                 exchange.accepted = trio.Event()
-                told()  # what is not written now need not be; the notification is for what was written after all
+                told()  # the rest need not be written; the notification is for a server that got the whole request
             posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:

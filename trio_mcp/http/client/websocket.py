@@ -49,7 +49,7 @@ async def websocket_client(
 
     Raises:
         AuthorizationError: If the server asks for an authorization that could not be obtained.
-        HttpError: If the server answers the handshake with an HTTP status.
+        HttpError: If the server refuses the handshake with an HTTP status.
         TransportError: If it can't be reached, or is not such a server.
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
@@ -80,13 +80,13 @@ async def websocket_client(
                 break
             except HttpError as exc:
                 refusal = exc
-            # This stands after the block: a cancellation inside it would replace the error.
+            # This comes after the block: inside it, a cancellation would replace the error.
             if not await attempt.again(refusal.status, Headers(refusal.headers.items())):
                 raise refusal
         yield link
 
 
 def http_url(url: str) -> str:
-    """Return the URL that a server has over HTTP, which its tokens are for; one of a WebSocket has another scheme."""
+    """Return a server's URL with the scheme of HTTP, which its tokens are for; a WebSocket has another scheme."""
     scheme, separator, rest = url.partition("://")
     return f"http{scheme[2:].lower()}{separator}{rest}" if scheme.lower() in ("ws", "wss") else url

@@ -27,7 +27,7 @@ __all__ = ["HttpWire", "http_wire"]
 
 MAX_REDIRECTS: Final = 5  # chosen: the limit that RFC 2068, section 10.3, once recommended
 MAX_REFUSAL: Final = 64 * 1024
-"""Bytes kept of the body of a refusal while another authorization is looked for."""
+"""Bytes kept of the body of a refusal while another authorization is sought."""
 REFUSAL_TIMEOUT: Final = 5.0
 """Seconds that the body of such a refusal may take. Both are chosen; the body is for an error message alone."""
 
@@ -51,7 +51,7 @@ def _shown(url: str) -> str:
 
 
 class HttpWire:
-    """Makes HTTP exchanges with one origin.
+    """A maker of HTTP exchanges with one origin.
 
     Args:
         sender: Sends the requests.
@@ -68,8 +68,8 @@ class HttpWire:
         self._signer = signer
         # No compression: a body may unpack to a thousand times its size, before any limit on its length applies.
         own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
-        # They are compared in lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later ones
-        # replace earlier.
+        # The keys are in lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later fields
+        # replace earlier ones.
         self._own = {name.lower(): (name, value) for name, value in own}
         self.url = parameters.url
         self.shown = _shown(self.url)
@@ -112,14 +112,14 @@ class HttpWire:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
                     raise TransportError(
-                        f"{response.target} was answered with a body encoded as {shown(packed)}, although only"
-                        " identity was accepted"
+                        f"the response to {response.target} has a body encoded as {shown(packed)}, although only"
+                        " identity is accepted"
                     )
-                # The sign of an attempt at response splitting or smuggling (RFC 9112, section 6.3).
+                # This may be an attempt at response splitting or smuggling (RFC 9112, section 6.3).
                 if response.has_two_ends:
                     raise TransportError(
-                        f"{response.target} was answered with both Content-Length and Transfer-Encoding, which leaves"
-                        " it unclear where the response ends"
+                        f"the response to {response.target} has both Content-Length and Transfer-Encoding, which"
+                        " leaves it unclear where it ends"
                     )
                 # Beyond the limit, a redirection is a response like any other, which the caller reports.
                 elsewhere = None
@@ -133,7 +133,7 @@ class HttpWire:
             except BaseException:
                 async with closing(response.aclose):
                     raise
-            # If there is no exception, the close may raise its own. The response of a redirection is closed here, too.
+            # Without an exception, the close may raise its own. The response of a redirection is closed here, too.
             await response.aclose()
             if elsewhere is None:
                 return
@@ -165,7 +165,7 @@ async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) ->
 def _redirection(url: str, response: HttpResponse) -> str | None:
     """Return the URL that a redirection leads to; None if it is another origin, which must not get our credentials."""
     location = response.headers.get("Location") or ""
-    # A control character would get into messages, which show where a request goes.
+    # A control character would end up in messages, which show where a request goes.
     if len(location) > MAX_URL or not _LOCATION.fullmatch(location):
         return None
     try:
@@ -189,7 +189,7 @@ async def http_wire(
         ValueError: If an argument is invalid.
     """
     parameters = HttpServerParameters(url, headers=headers or {}, auth=auth)
-    # Around all the rest: the end of a session is a request, too.
+    # This is around all the rest: the end of a session is a request, too.
     async with opened(auth, parameters.url) as signer, _sending(parameters.url, http_client) as sender:
         yield HttpWire(sender, parameters, signer)
 
@@ -203,7 +203,7 @@ async def _sending(url: str, http_client: Any) -> AsyncIterator[Sender]:
         finally:
             sender.close()
         return
-    # Imported only now: most links do without httpx.
+    # httpx is imported only now: most links don't need it.
     from trio_mcp.http.client.sending.on_httpx import HttpxSender, proxied_sender
 
     if http_client is not None:

@@ -1,7 +1,7 @@
-"""Which ``Host`` and ``Origin`` headers a server accepts, as a protection against DNS rebinding and foreign pages.
+"""The ``Host`` and ``Origin`` headers that a server accepts, as a protection against DNS rebinding and foreign pages.
 
 In that attack a web page makes its own host name resolve to this machine, and so reaches a local server, with the
-page's name in the Host header. So a server meant for this machine accepts only names of this machine (2026-07-28
+page's name in the Host header. A server meant for this machine therefore accepts only names of this machine (2026-07-28
 `basic/transports/streamable-http`, section Security & Endpoint).
 """
 
@@ -25,7 +25,7 @@ MAX_SEEN = 100
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
 # RFC 6454, section 6.2: a scheme and a host, never a path.
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
-# W3C Fetch Metadata, section 2.4: the person has typed the URL, or the page has the origin of what it asks for.
+# W3C Fetch Metadata, section 2.4: a person has entered the URL, or the page has the same origin as the server.
 _OWN_SITES: Final = ("none", "same-origin")
 
 
@@ -81,8 +81,8 @@ class HostGuard:
         if site is None or site in _OWN_SITES or "*" in (self._origins or ()):
             return None
         return (
-            f"a request of a page of another origin (Sec-Fetch-Site is {shown(site)}) is refused; if it is trusted, add"
-            " it to allowed_origins, and let it send its Origin, as fetch does with CORS"
+            f"a request from a page of another origin (Sec-Fetch-Site is {shown(site)}) is refused; if it is trusted,"
+            " add it to allowed_origins, and let it send its Origin, as fetch does with CORS"
         )
 
     def _takes(self, host: str) -> bool:
@@ -90,7 +90,7 @@ class HostGuard:
         match = _HOST.fullmatch(host.lower())
         # An entry without a port allows every port.
         taken = match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
-        # Bounded, as the peer chooses the spelling; full, it still serves the usual ones.
+        # It is bounded, as the peer chooses the spelling; once full, it still has the usual ones.
         if taken and len(self._seen) < MAX_SEEN:
             self._seen.add(host)
         return taken
@@ -98,11 +98,10 @@ class HostGuard:
     def _takes_origin(self, origin: str) -> bool:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
+        # Browsers send "null" for local files and sandboxed frames. If any host is allowed, an origin that is that host
+        # proves nothing.
         match = _ORIGIN.fullmatch(origin)
-        if match is None:  # such as "null", which browsers send for local files and sandboxed frames
-            return False
-        # Any host is allowed, so the origin being that host proves nothing.
-        return self._hosts is not None and self._takes(match["host"])
+        return match is not None and self._hosts is not None and self._takes(match["host"])
 
 
 def _entry(text: str) -> tuple[str, str]:

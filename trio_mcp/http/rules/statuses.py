@@ -1,4 +1,4 @@
-"""How a server judges an HTTP request before any of it reaches a session: accepted, or refused with status and error.
+"""The verdict on an HTTP request before any of it reaches a session: accepted, or refused with a status and an error.
 
 `judge_head` decides by the head alone, so that the body of a refused request is never read; `judge_message` decides
 by the body. Both check a list of rules, and the first rule that refuses decides.
@@ -77,7 +77,7 @@ ASSUMED_REVISION: Final = "2025-03-26"
 """The revision of a legacy client that sends no version header and has no session (L, Protocol Version Header)."""
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
-"""A decoded body."""
+"""The kind of a decoded body."""
 
 # A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
 # entry instead of filling the memory.
@@ -85,7 +85,7 @@ OTHER: Final = "other"
 """In the rules for a head: an HTTP method that no revision uses."""
 
 LASTING: Final = "lasting"
-"""In the rules for a message: a request that is always answered with a stream, `subscriptions/listen`."""
+"""In the rules for a message: a request whose response is always a stream, `subscriptions/listen`."""
 
 _KINDS: Final[Mapping[type, Kind]] = {
     Request: "request",
@@ -106,8 +106,8 @@ class RuleSettings:
     Attributes:
         identity: What the server declares about itself, above all the revisions it serves.
         guard: The check of ``Host`` and ``Origin``.
-        stateless: There are no sessions in the legacy era either: no GET, no DELETE, and every POST stands alone.
-        json_only: Every response is one JSON text, never a stream.
+        stateless: Whether the legacy era has no sessions either: no GET, no DELETE, and every POST stands alone.
+        json_only: Whether every response is one JSON text, never a stream.
         max_message_size: The longest body that is accepted, in bytes.
         tool_headers: Returns the `ParameterHeader` list of a tool by name; empty for an unknown tool.
     """
@@ -194,7 +194,7 @@ class Accept:
         session: The id of its session; None in the modern era, for ``"initialize"`` and without sessions.
         client: What a modern request declares about its client.
         may_stream: Whether the response may be an event stream; otherwise it must be one JSON text.
-        lasting: Whether it is a request that is answered only when either side ends it, `subscriptions/listen`.
+        lasting: Whether it is a request that lasts until either side ends it, `subscriptions/listen`.
         owes_answer: Whether the HTTP response carries the message's own response. If not, it is an empty 202, sent as
             soon as the message has been handed on.
     """
@@ -330,7 +330,7 @@ def judge_message(
     """Judge the body of a POST whose head `judge_head` let pass.
 
     Even a refused response from the client settles a request of the server: hand a `Malformed` that has an id and
-    expects no answer to the session as well.
+    expects no response to the session as well.
 
     Args:
         message: What `codec.decode` made of the body.
@@ -344,7 +344,7 @@ def judge_message(
     exchange = CheckedRequest(settings, find_session, "POST", headers, version, message, kind, _meta(message))
     # A server without a modern revision behaves like a legacy server, which knows neither the header nor `_meta`
     # (S, Backward Compatibility): a modern error code would keep a client from falling back to initialize. An unknown
-    # revision is taken for a later, hence modern, one.
+    # revision counts as a later one, and so as modern.
     if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
         exchange.era = Era.MODERN
     elif settings.has_sessions:
@@ -388,7 +388,7 @@ def too_large(settings: RuleSettings) -> Refusal:
     return refuse(413, f"the body is longer than max_message_size={settings.max_message_size} bytes")
 
 
-# S, Protocol Version Header, and 2026-07-28 `basic/index`, _meta. Not listed: 200.
+# S, Protocol Version Header, and 2026-07-28 `basic/index`, _meta. Every other code gets a 200.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -412,7 +412,7 @@ def status_of(answer: Response | ErrorResponse, era: Era) -> int:
 # --- the rules for the head -------------------------------------------------------------------------------------
 
 
-# First of all, against DNS rebinding: S, Security & Endpoint, 1.
+# This comes first, against DNS rebinding: S, Security & Endpoint, 1.
 def _host_is_allowed(exchange: CheckedRequest) -> Refusal | None:
     fault = exchange.settings.guard.check(exchange.headers)
     return None if fault is None else refuse(403, fault)
@@ -432,10 +432,10 @@ def _method_is_allowed(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _is_json(exchange: CheckedRequest) -> Refusal | None:
-    given = exchange.headers.get("Content-Type") or ""
-    if given.partition(";")[0].strip().lower() != JSON:
-        return refuse(415, f"the body must be {JSON}, got the Content-Type {shown(given)}")
-    # No decompression: the body would have to be bounded a second time, against compression bombs.
+    if exchange.headers.media_type != JSON:
+        given = shown(exchange.headers.get("Content-Type") or "")
+        return refuse(415, f"the body must be {JSON}, got the Content-Type {given}")
+    # Nothing is decompressed: the body would have to be bounded a second time, against compression bombs.
     coding = exchange.headers.get("Content-Encoding") or "identity"
     if coding.lower() != "identity":
         return refuse(415, f"the body must not be compressed, got the Content-Encoding {shown(coding)}")
@@ -443,7 +443,7 @@ def _is_json(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _answer_is_acceptable(exchange: CheckedRequest) -> Refusal | None:
-    # A POST must accept both, as the server chooses; a GET opens a stream.
+    # A client must accept both for a POST, as the server chooses; a GET opens a stream.
     wanted = [EVENTS]
     if exchange.method == "POST":
         wanted = [JSON] if exchange.settings.json_only else [JSON, EVENTS]
@@ -461,7 +461,7 @@ def _body_is_not_too_large(exchange: CheckedRequest) -> Refusal | None:
     return None if fits else too_large(exchange.settings)
 
 
-# Only for GET and DELETE, whose meaning depends on the session alone.
+# This is only for GET and DELETE, whose meaning depends on the session alone.
 def _session_is_there(exchange: CheckedRequest) -> Refusal | None:
     # For a POST the message decides: initialize has no session, and modern requests ignore the header.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
@@ -512,8 +512,7 @@ def _unsupported(exchange: CheckedRequest, requested: str) -> Refusal:
         text = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(settings.identity.supported)}"
         return refuse(400, text, exchange.id)
     data = {"supported": settings.identity.supported, "requested": requested}
-    error = ErrorData(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
-    return refuse(400, error, exchange.id)
+    return refuse(400, ErrorData(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data), exchange.id)
 
 
 # --- the rules for a message of either era ----------------------------------------------------------------------
@@ -525,8 +524,7 @@ def _is_message(exchange: CheckedRequest) -> Refusal | None:
         return None
     # The id of a malformed response belongs to a request of the server: in an error for the client it would seem to
     # name one of the client's requests.
-    answered = message.id if message.expects_answer else None
-    return refuse(400, ErrorData(message.code, message.reason), answered)
+    return refuse(400, ErrorData(message.code, message.reason), message.id if message.expects_answer else None)
 
 
 # --- the modern era ---------------------------------------------------------------------------------------------
@@ -629,7 +627,7 @@ def _handshake_is_served(exchange: CheckedRequest) -> Refusal | None:
         return None
     if header is not None:
         return _unsupported(exchange, header)
-    # A legacy client can't act on this, but it may show the message to its user: so name the revisions served
+    # A legacy client can't act on this, but it may show the message to a person, so it names the revisions served
     # (`basic/versioning`).
     served = ", ".join(settings.identity.modern)
     error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server serves only {served}, without initialize")
@@ -644,9 +642,8 @@ def _version_is_valid(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _initialize_opens(exchange: CheckedRequest) -> Refusal | None:
-    if exchange.session is not None:
-        return refuse(400, f"initialize opens a new session and must not carry {SESSION_ID}", exchange.id)
-    return None
+    text = f"initialize opens a new session and must not carry {SESSION_ID}"
+    return None if exchange.session is None else refuse(400, text, exchange.id)
 
 
 def _session_is_given(exchange: CheckedRequest) -> Refusal | None:
@@ -679,8 +676,8 @@ def _batch_is_known(exchange: CheckedRequest) -> Refusal | None:
     return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
 
 
-# Which kinds the rules below look at. A modern batch or response is refused by one-message, so that none of the later
-# rules ever sees one; garbage by is-message.
+# The kinds that the rules below look at. The rule one-message refuses a modern batch or response, and is-message
+# refuses garbage, so that no later rule sees either.
 _ANY_REQUEST: Final = frozenset({LASTING, "request", "initialize"})
 _VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"})
 _IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})

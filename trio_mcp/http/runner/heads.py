@@ -1,4 +1,4 @@
-"""The demands of every runner on the head of a request, besides those of its parser."""
+"""The checks that every runner makes of the head of a request, in addition to those of its parser."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         version: The HTTP version, such as ``b"1.1"``.
         target: The request target.
         fields: The header fields.
-        limit: How many bytes the target may have, and all of it.
+        limit: How many bytes the target may have, and likewise the target with all fields.
 
     Raises:
         FramingError: If it is refused.
     """
     if not version.startswith(b"1."):
         raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
-    # A parser may hold a head against its limit only while it is incomplete: one that came in one piece would pass.
+    # A parser may check the size of a head only while it is incomplete: one that came in one piece would pass.
     if len(target) > limit:
         raise FramingError(414, "the target is too long")
     if len(target) + sum(map(len, chain.from_iterable(fields))) > limit:
         raise FramingError(431, "the fields are too long")
     names = {name for name, _ in fields}
     if b"transfer-encoding" in names and (b"content-length" in names or version < b"1.1"):
-        # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take
-        # the rest for another request (request smuggling).
+        # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and treat
+        # the rest as another request (request smuggling).
         raise FramingError(400, "the end of the request is ambiguous")
     if b"://" in target and not target.startswith(b"/"):
         # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field. So the
-        # host guard sees the host that counts. RFC 9110, sections 4.2.1 and 4.2.4: not without a host, nor with a user.
+        # host guard sees the host that counts. RFC 9110, sections 4.2.1 and 4.2.4: it must have a host, and no user.
         match = _URL.fullmatch(target)
         if match is None:
             raise FramingError(400, "the target is malformed")

@@ -22,7 +22,7 @@ class Runner(Protocol):
     """A runner: it speaks HTTP on the connections of one server.
 
     Attributes:
-        protocols: What it speaks over TLS, by its names in ALPN.
+        protocols: The protocols that it speaks over TLS, by their names in ALPN.
     """
 
     protocols: list[str]
@@ -31,7 +31,7 @@ class Runner(Protocol):
         """Return the connection that serves a stream."""
 
     async def run(self) -> None:
-        """Do what the connections share, until cancelled."""
+        """Run whatever the connections share, until cancelled."""
 
     async def end(self) -> None:
         """Let each connection end with its current request."""
@@ -39,7 +39,7 @@ class Runner(Protocol):
 
 def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> Runner:
     """Return the runner on hypercorn."""
-    # Imported only now: the other runners do without hypercorn.
+    # hypercorn is imported only now: the other runners don't need it.
     from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
 
     return HypercornRunner(app, settings, limits)
@@ -99,7 +99,7 @@ async def serve_asgi(
     async with closing(connections.interrupt):
         with open_sockets(settings) as sockets:
             listeners, urls = listeners_of(settings, sockets, http.protocols)
-            # The outermost, as what the connections share has to last until the last of them has ended.
+            # `background` is outermost: whatever the connections share has to last until the last of them has ended.
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:
@@ -116,7 +116,7 @@ async def serve_asgi(
                     accepting.cancel_scope.cancel("the server is ending")
                 # A connection now ends with its current request; those that wait for one end at once.
                 await http.end()
-                # After `end`, or a connection that becomes idle in between would neither be closed here nor know that
-                # it must end.
+                # This comes after `end`: a connection that becomes idle in between would neither be closed here nor
+                # know that it must end.
                 connections.shut_if_idle()
                 serving.cancel_scope.deadline = deadline

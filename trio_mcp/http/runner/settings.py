@@ -21,7 +21,7 @@ __all__ = ["KEEP_ALIVE", "Bound", "ServerLimits", "ServerSettings", "settings_at
 KEEP_ALIVE: Final = 75
 """Seconds for which an idle connection is kept, unless the settings say otherwise.
 
-Longer than the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default: a server
+It exceeds the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default: a server
 that closes first may lose a request that is on its way, and a proxy must not repeat a POST."""
 
 Bound: TypeAlias = tuple[str, socket.socket]
@@ -91,7 +91,7 @@ def _bind(host: str, port: int, inherited: list[int]) -> list[Bound]:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sockets.append(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A server that starts again need not wait until the system has forgotten the connections of the last one.
+            # A restarted server need not wait until the system has forgotten the connections of the last one.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, port))
     except OSError as exc:
@@ -106,7 +106,7 @@ class ServerLimits:
     """Limits on the connections of one server.
 
     Attributes:
-        connections: How many may be open at once; further ones are answered with 503 and closed.
+        connections: How many may be open at once; further ones get a 503 and are closed.
         write_timeout: Seconds that a peer may take to read 64 KiB once its buffers are full, before it is dropped.
         grace: Seconds that exchanges under way are given when the server ends.
         head_timeout: Seconds for a TLS handshake, and for the head of a request, from its first byte; the first head of

@@ -15,6 +15,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._platform import AF_UNIX
 from trio_mcp.http.runner.settings import Bound, ServerSettings
+from trio_mcp.sockets.addresses import url_of
 from trio_mcp.sockets.listening import inherited_descriptors
 
 __all__ = ["listeners_of", "open_sockets"]
@@ -40,7 +41,7 @@ def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
         for _, sock in sockets:
             sock.close()
         for path in paths:
-            # The path may hold something else by now, which stays.
+            # By now the path may lead to another file, which stays.
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.stat(path).st_mode):
                     os.unlink(path)
@@ -69,9 +70,8 @@ def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list
 
 
 def _url(scheme: str, sock: stdlib_socket.socket) -> str:
-    # The socket's own name, not the configured one: it has the port that the system chose for port 0.
+    # This is the socket's own name rather than the configured one: it has the port that the system chose for port 0.
     name = sock.getsockname()
     if sock.family == AF_UNIX:
         return f"{scheme}+unix://{quote(name, safe='')}"
-    host, port = name[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return url_of(scheme, *name[:2])

@@ -1,4 +1,4 @@
-"""The bytes of one connection, each wait under its own deadline."""
+"""The bytes of one connection, with a deadline for each wait."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DeadlineStream:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
         self._deadline = deadline
         # A wait under way ends no later than the new deadline says; one that is to last longer starts over anyway.
-        # Looked at first: Trio takes much longer to set a deadline, and most requests need no other one.
+        # The comparison comes first: setting a deadline takes Trio much longer, and most requests need no new one.
         if deadline < self._waiting.deadline:
             self._waiting.deadline = deadline
 
@@ -100,9 +100,9 @@ class DeadlineStream:
             try:
                 if not self._direct:
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
-                # Fewer layers than `receive_some` between the socket and the protocol: every request comes through
-                # here. Ask for the descriptor each time: a closed socket has none (-1), and the number that it had may
-                # belong to another connection by now.
+                # This has fewer layers than `receive_some` between the socket and the protocol: every request comes
+                # through here. Ask for the descriptor each time: a closed socket has none (-1), and the number that it
+                # had may belong to another connection by now.
                 socket = self.stream.socket
                 while socket.fileno() >= 0:
                     await trio.lowlevel.wait_readable(socket)
@@ -115,8 +115,8 @@ class DeadlineStream:
         return None
 
     def unread(self) -> int:
-        """Return how many bytes the system has received and not been asked for."""
-        # Asking reads nothing: what is read has to be kept, and the system keeps it already.
+        """Return how many bytes the system has received that were not read yet."""
+        # This reads none of them: bytes that are read have to be kept, and the system keeps these already.
         count = array.array("i", [0])
         with contextlib.suppress(OSError, ValueError):  # it is closed
             fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
@@ -131,8 +131,8 @@ class DeadlineStream:
         rest = memoryview(data)
         if rest and self._direct and not self._sending.locked():
             # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
-            # If its buffer is full, or the connection broken, `_send` deals with the rest. Not while another task is
-            # sending: the bytes would get in between.
+            # If its buffer is full, or the connection broken, `_send` deals with the rest. While another task sends,
+            # these bytes would get in between.
             rest = rest[write_now(self.stream.socket, rest) :]
         return not rest or await self._send(rest)
 
@@ -208,7 +208,7 @@ class Connections:
 
     Args:
         connect: Returns the connection that serves a stream.
-        limit: How many there may be at once; further ones are answered with 503 and closed.
+        limit: How many there may be at once; further ones get a 503 and are closed.
     """
 
     def __init__(self, connect: Callable[[Any], RunnableConnection], limit: int) -> None:
@@ -222,7 +222,7 @@ class Connections:
         if len(self._open) >= self._limit:
             await _refuse(stream)
             return
-        # Made only now: what is refused above costs no parser.
+        # It is made only now: a stream that is refused costs no parser.
         connection = self._connect(stream)
         self._open.add(connection)
         try:
@@ -250,13 +250,11 @@ class Connections:
 
 
 async def _refuse(stream: Any) -> None:
-    """Answer a connection over the limit with 503, if that needs no TLS handshake, and close it."""
-    with trio.move_on_after(1):  # seconds; chosen: the buffers of a new connection are empty
-        try:
-            if isinstance(stream, trio.SocketStream):
-                await stream.send_all(REFUSED)
-        except trio.BrokenResourceError:
-            pass
+    """Send a 503 on a connection over the limit, unless that needs a TLS handshake, and close it."""
+    if isinstance(stream, trio.SocketStream):
+        # One second (chosen): the buffers of a new connection are empty.
+        with trio.move_on_after(1), contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(REFUSED)
     await trio.aclose_forcefully(stream)
 
 
@@ -269,12 +267,12 @@ async def lifetime(stream: Any) -> AsyncIterator[None]:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
         except Exception as exc:
-            # A line without a traceback: a peer may be the cause, and could fill the log.
+            # It gets a line without a traceback: a peer may be the cause, and could fill the log.
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
 
 def _said(exc: BaseException) -> str:
-    """Return an exception as one line: of a group, its first member."""
+    """Return an exception as one line; for a group, its first member."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return f"{type(exc).__name__}: {exc}"

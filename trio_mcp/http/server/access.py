@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote
 
+import attrs
 import trio
 
 from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
@@ -26,9 +27,10 @@ ENTRY: Final = "trio_mcp.access"
 """Where the scope of an exchange that is logged has its `AccessEntry`."""
 
 LONGEST: Final = 200
-"""Characters of a text of the client's that are logged (chosen)."""
+"""The most characters that are logged of a text from the client (chosen)."""
 
 
+@attrs.define(eq=False)
 class AccessEntry:
     """The facts of one exchange.
 
@@ -37,11 +39,8 @@ class AccessEntry:
         said: What the client asked for; empty if that is unknown.
     """
 
-    __slots__ = ("said", "status")
-
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.said = ""
+    status: int | None = None
+    said: str = ""
 
 
 async def logged(
@@ -59,7 +58,7 @@ async def logged(
             entry.status = event["status"]
         elif kind == "websocket.accept":
             entry.status = 101
-        elif kind == "websocket.close" and entry.status is None:  # by which the ASGI server responds with 403
+        elif kind == "websocket.close" and entry.status is None:  # the ASGI server then responds with 403
             entry.status = 403
         await send(event)
 
@@ -68,7 +67,7 @@ async def logged(
         await app({**scope, ENTRY: entry}, receive, noting)
     finally:
         client = scope.get("client")
-        # All texts are the client's, so they are escaped: no line of the log is forged, and no terminal controlled.
+        # The client chose all these texts, so they are escaped: it must not forge lines or control a terminal.
         ACCESS.info(
             "%s %s %s %s %.1f ms%s",
             _escaped(str(client[0]), ":") if client else "-",

@@ -12,6 +12,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.framing import MAX_SEEN_FIELDS, MAX_SEEN_SIZE
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.http.rules.statuses import (
@@ -55,18 +56,11 @@ __all__ = ["HttpApp", "open_app"]
 MAX_TOOL_HEADERS = 10_000
 """Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
 
-
 MAX_SEEN: Final = 256
 """Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
 
-MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered (chosen)."""
-
-MAX_SEEN_FIELDS: Final = 40
-"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
-
-# They differ from one request or session to the next, or are secrets. No rule for the head of a POST looks at them, but
-# for the length, which is looked at here.
+# These fields differ between requests or sessions, or are secrets. No rule for the head of a POST reads any of them
+# except the length, which is checked here.
 VARYING: Final = frozenset(
     (
         b"authorization",
@@ -87,10 +81,10 @@ PARAMETER: Final = b"mcp-param-"
 
 @contextlib.asynccontextmanager
 async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpApp]:
-    """Make the application for a run, with what judges its tokens.
+    """Yield the application for a run, with the gate that judges tokens if ``auth`` is set.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, and no token is judged.
+        ValueError: If something that the server offers needs scopes, but no tokens are judged.
     """
     if options.settings["auth"] is None:
         yield HttpApp(run, options)
@@ -108,7 +102,7 @@ class HttpApp:
         gate: What admits requests, if ``options.settings["auth"]`` judges their tokens.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, and no token is judged.
+        ValueError: If something that the server offers needs scopes, but no tokens are judged.
     """
 
     def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
@@ -118,7 +112,7 @@ class HttpApp:
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
         assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
-        # Also for what needs scopes and is only added later.
+        # This covers what needs scopes and is only added later.
         run.permit = _none_granted if options.settings["auth"] is None else options.settings["auth"].permit
         self._gate = gate
         self._run = run
@@ -181,7 +175,7 @@ class HttpApp:
         seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
-        # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
+        # This comes first: the CORS headers go with every response, refusals included, so that a page can read it.
         if self.options.settings["cors"] and await self._is_preflight(request, answer):
             return
         if request.path != self.options.settings["path"]:
@@ -195,7 +189,7 @@ class HttpApp:
         ):
             await self._upgrade(request, answer)
             return
-        # A head that is remembered has passed the rules, but its token is another matter.
+        # A head that is remembered has passed the rules, but its token still has to be judged.
         if self._gate is not None:
             # A foreign web page learns nothing else about the server.
             refusal = (None if seen is not None else self._foreign(request)) or await self._gate.admit(request, answer)
@@ -205,7 +199,7 @@ class HttpApp:
         if seen is not None:  # only a POST for a message is ever remembered
             await self._post(request, answer, settings)
             return
-        # The head is judged before the body is read: what it gets refused for costs no memory.
+        # The head is judged before the body is read, so that a refused request costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._finder(request))
         if isinstance(verdict, Refusal):
             # A session that has ended may have left events in a store that outlives it.
@@ -223,7 +217,7 @@ class HttpApp:
             await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
             await self._refuse(ending(), request, answer)
-        else:  # the rest of a stream also while the server ends: it may carry the response to a request under way
+        else:  # a stream is resumed even while the server ends: it may carry the response to a request under way
             await self._legacy.get(verdict, request, answer)
 
     async def _admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
@@ -328,8 +322,8 @@ class HttpApp:
             # Anything else may be what a handler under way is waiting for: a response, progress, a cancellation.
             await self._refuse(ending(), request, answer)
         else:
-            # Counted from here on, after the body was counted by `_body`. A handler that outlives this exchange keeps
-            # the message counted; see `CountedMessage`.
+            # The message is counted from here on; its body was counted by `_body` until now. A handler that outlives
+            # this exchange keeps the message counted: see `CountedMessage`.
             try:
                 held = self._ledger.take(message, len(body))
             except NoRoom as exc:
@@ -381,7 +375,7 @@ class HttpApp:
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     def _document(self, request: HttpRequest) -> bytes | None:
-        """Return the metadata of the resource that is served at the path of a request; None if none is."""
+        """Return the metadata of the resource that is served at the path of a request; None if nothing is."""
         auth = self.options.settings["auth"]
         if auth is None or request.method not in ("GET", "HEAD"):
             return None
@@ -432,14 +426,15 @@ class HttpApp:
     async def _refuse(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> None:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)
         await request.drain()
-        await answer.whole(refusal.status, refusal.body, refusal.headers)
+        await answer.refuse(refusal)
 
 
 def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:
-    """Refuse what needs scopes, as `Protection.permit` does, where no token is judged."""
+    """Refuse whatever needs scopes, as `Protection.permit` does, where no tokens are judged."""
     return refuse(403, "this needs scopes, and the server judges no tokens: it has no auth=…") if needed else None
 
 
+@attrs.define(eq=False)
 class SeenHeads:
     """The fields of POSTs whose head has passed all rules, parsed: a client repeats nearly all of its head.
 
@@ -447,9 +442,8 @@ class SeenHeads:
         max_length: The longest body that is accepted, in bytes.
     """
 
-    def __init__(self, max_length: int) -> None:
-        self._max_length = max_length
-        self._seen: dict[Any, Headers] = {}
+    _max_length: int
+    _seen: dict[Any, Headers] = attrs.Factory(dict)
 
     def find(self, scope: Scope) -> tuple[Headers | None, tuple[Any, ...]]:
         """Look a head up.
@@ -467,15 +461,14 @@ class SeenHeads:
                 key.append((name, value))
                 continue
             varying.append((name, value))
-            if name == b"content-length" and not self._fits(value):
-                # Without a key, so that it is not remembered either: each such request is for the rules to refuse.
+            # A text of 20 digits or more is too large in any case, and `int` refuses thousands of digits.
+            if name == b"content-length" and not (
+                len(value) < 20 and value.isdigit() and int(value) <= self._max_length
+            ):
+                # There is no key either, so that the head is not remembered: the rules must judge each such request.
                 return None, ()
         known = self._seen.get(tuple(key))
         return None if known is None else known.adding(varying), tuple(key)
-
-    def _fits(self, length: bytes) -> bool:
-        # Fewer digits than `int` minds. Anything else is left to the rules.
-        return len(length) < 20 and length.isdigit() and int(length) <= self._max_length
 
     def add(self, key: tuple[Any, ...]) -> None:
         """Remember the head of a POST that has passed."""

@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.http.headers import EVENTS, JSON, Headers
+from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.jsonrpc.codec import Pieces
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
 from trio_mcp.principal import Principal
@@ -79,7 +80,7 @@ class Extras:
         raise NotImplementedError
 
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
-        """Take the connection over, for another protocol, before anything is sent or read of a body.
+        """Take the connection over for another protocol, before anything is sent or any of a body is read.
 
         Returns:
             The stream, and what was read from it: the head as it came, and everything after it.
@@ -98,7 +99,7 @@ class Extras:
     def call(self, callback: Callable[[], object] | None) -> None:
         """Set the function to call when the client leaves, and call it now if it already has; None removes it.
 
-        So no task has to wait for `http.disconnect`.
+        This saves a task that waits for `http.disconnect`.
         """
         self._callback = callback
         if callback is not None and self._happened:
@@ -149,7 +150,7 @@ class Ledger:
         Raises:
             NoRoom: If there is no room for it.
         """
-        # A batch counts as the requests in it: else max_requests would be as many batches of any length.
+        # A batch counts as the requests in it: otherwise max_requests would allow as many batches of any length.
         requests = 1
         if type(message) is Batch:
             requests = sum(type(item) is Request for item in message.items)
@@ -164,8 +165,8 @@ class Ledger:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
-        # They count until `CountedMessage.release`: a handler goes on counting after its client has hung up, or one
-        # could start any number of them by leaving.
+        # They count until `CountedMessage.release`: a handler counts even after its client has hung up. Otherwise a
+        # client could start any number of handlers by leaving.
         self.requests += requests
         self.request_bytes += size
         return CountedMessage(self, requests, size)
@@ -192,6 +193,7 @@ class CountedMessage:
             self._ledger.request_bytes -= self._size
 
 
+@attrs.define(eq=False)
 class RequestBody:
     """A body while it is read, counted by a ledger.
 
@@ -204,13 +206,10 @@ class RequestBody:
         size: How many bytes that is.
     """
 
-    __slots__ = ("_ledger", "_limit", "pieces", "size")
-
-    def __init__(self, limit: int, ledger: Ledger) -> None:
-        self._limit = limit
-        self._ledger = ledger
-        self.pieces = Pieces()
-        self.size = 0
+    _limit: int
+    _ledger: Ledger
+    pieces: Pieces = attrs.Factory(Pieces)
+    size: int = 0
 
     def add(self, piece: bytes) -> None:
         """Add a piece.
@@ -301,7 +300,7 @@ class HttpRequest:
         extras = self.extras
         event = None if extras is None else extras.receive_nowait()
         first = b"" if event is None else self._piece_of(event)
-        if self._complete:  # as a rule it comes with its head: it takes no time, and nothing else gets in between
+        if self._complete:  # usually it arrives with its head, which takes no time: it need not be counted
             if len(first) > limit:
                 raise BodyTooLarge
             return first
@@ -317,7 +316,7 @@ class HttpRequest:
                     while not self._complete:
                         body.add(await self._next())
         finally:
-            # Also if the client has left half-way, or the exchange was cancelled: the room is needed for other bodies.
+            # Even if the client has left half-way or the exchange was cancelled, other bodies need the room.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
         return body.pieces.joined()
@@ -352,7 +351,7 @@ class HttpRequest:
 
 
 class HttpAnswer:
-    """The response: either `whole`, `whole_events`, or `start_events`, `send` and `finish`.
+    """The response, sent by `whole`, `whole_events` or `refuse`, or else by `start_events`, `send` and `finish`.
 
     Args:
         send: ASGI's send callable.
@@ -388,6 +387,10 @@ class HttpAnswer:
         await self._start(status, given)
         await self._send({"type": "http.response.body", "body": body})
 
+    async def refuse(self, refusal: Refusal) -> None:
+        """Send a refusal."""
+        await self.whole(refusal.status, refusal.body, refusal.headers)
+
     async def whole_events(self, events: bytes) -> None:
         """Send an event stream in one piece."""
         await self.whole(200, events, OF_EVENTS)
@@ -398,11 +401,8 @@ class HttpAnswer:
         await self._start(200, [*self.fields, *OF_EVENTS])
 
     async def _start(self, status: int, fields: Fields) -> None:
-        encoded: list[tuple[bytes, bytes]] = []
-        for name, value in fields:
-            # ASGI demands lower case. Latin-1 has a character for every octet that a field may hold (RFC 9110, section
-            # 5.5).
-            encoded.append((name.lower().encode("ascii"), value.encode("latin-1")))
+        # ASGI demands lower case. Latin-1 has a character for every octet of a field (RFC 9110, section 5.5).
+        encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def send(self, data: bytes) -> None:
@@ -411,8 +411,8 @@ class HttpAnswer:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes = b"") -> None:
-        """End the stream after a last piece, which leaves together with the end; repeating it does nothing."""
+        """End the stream, if it was started, after a last piece that leaves with the end; repeating it does nothing."""
         if self.started and not self.finished:
-            # Before sending, as in `whole`; and a second call during the wait must not send a second end.
+            # Set before sending, as in `whole`: a second call during the wait must not send a second end.
             self.finished = True
             await self._send({"type": "http.response.body", "body": data})

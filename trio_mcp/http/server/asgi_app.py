@@ -22,10 +22,10 @@ __all__ = ["AsgiApp"]
 NOT_RUNNING = (
     "this application is not running: serve it with an ASGI server that has the lifespan protocol, such as "
     "`hypercorn -k trio module:app`; if it is mounted in another application, start it in the lifespan of that one, "
-    "such as `FastAPI(lifespan=app.lifespan)`; or serve it inside of `async with app:`"
+    "such as `FastAPI(lifespan=app.lifespan)`; or serve it inside `async with app:`"
 )
 ELSEWHERE = "this application runs in another thread, or in another run of Trio: start it where it is served"
-RUNNING = "this application runs already: make another one with `server.asgi_app()`, or enter it once, around both"
+RUNNING = "this application is already running: make another with `server.asgi_app()`, or enter it once, around both"
 
 
 class AsgiApp:
@@ -127,13 +127,13 @@ class AsgiApp:
             return False
 
     def _obstacle(self) -> str | None:
-        """Return why it can't be started here, if so."""
+        """Return why it can't be started here; None if it can."""
         return _no_trio() or (None if self._owner is None else RUNNING)
 
     async def _live(self, receive: ReceiveCallable, send: SendCallable) -> None:
         """Run the server from ``lifespan.startup`` to ``lifespan.shutdown``, in the task of the ASGI server."""
         await receive()  # only a startup can come first
-        # Inside `async with app:` the block decides: an ASGI server must not end what another one may serve as well.
+        # Inside `async with app:` the block decides: an ASGI server must not end an application that others may serve.
         owned = self._owner == "block" and self._app is not None and self._is_here()
         stage = "startup"
         failure = None if owned else self._obstacle()

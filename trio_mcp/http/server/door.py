@@ -6,7 +6,7 @@ server that has only modern revisions.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -33,7 +33,7 @@ class LegacyEndpoint:
     """The legacy era at an endpoint. This base class serves nothing: it stands in if the folder is missing."""
 
     # `post`, `get` and `delete` are never called here: with no legacy revision to serve, the rules refuse such requests
-    # before.
+    # first.
 
     served = False
     """Whether the legacy era is served."""
@@ -44,7 +44,7 @@ class LegacyEndpoint:
         Args:
             session_id: The id of the session.
             request_id: The request that names it.
-            owner: On whose behalf the request is made: to a stranger a session is like none.
+            owner: On whose behalf the request is made: a session is unknown to all but its owner.
         """
         return refuse(404, "this server keeps no sessions", request_id)
 
@@ -113,14 +113,10 @@ def legacy_endpoint(run: HostedRun, options: HttpOptions) -> LegacyEndpoint:
     Raises:
         RuntimeError: If the options ask for HTTP+SSE, but the legacy folder is missing.
     """
-    try:
-        # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
-        legacy = importlib.import_module(f"{LEGACY}.endpoint")
-    except ModuleNotFoundError as exc:
-        if exc.name is None or not exc.name.startswith(LEGACY):
-            raise  # the folder is there, but something that it imports is not
+    if importlib.util.find_spec(LEGACY) is None:
         if options.settings["sse_path"] is not None:
-            raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed") from None
+            raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed")
         return LegacyEndpoint()
-    endpoint: LegacyEndpoint = legacy.Endpoint(run, options)
+    # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
+    endpoint: LegacyEndpoint = importlib.import_module(f"{LEGACY}.endpoint").Endpoint(run, options)
     return endpoint

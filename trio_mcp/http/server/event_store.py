@@ -57,8 +57,8 @@ class EventStore(Protocol):
         """Return the events of a stream that follow a number, in order: all of them, or at least the first.
 
         Raises:
-            EventsLost: If the next event is gone. Also if there is no later event and the one of that number is not
-                stored either, as then nothing is known about the stream.
+            EventsLost: If the next event is gone, or if there is no later event and the one of that number is not
+                stored either: then nothing is known about the stream.
         """
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ import trio
 from trio_mcp.http.rules.statuses import Accept, refuse, status_of
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Hooks, HostedRun
-from trio_mcp.http.sse import encode_comment, encode_event
+from trio_mcp.http.sse import COMMENT, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import (
@@ -28,8 +28,6 @@ from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
 __all__ = ["HttpExchange"]
-
-COMMENT = encode_comment()
 
 MAX_WAITING = 128
 """Notifications that may wait to be written before the handler that sends them waits (chosen)."""
@@ -74,7 +72,7 @@ class HttpExchange:
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
         try:
-            # Neither a `Peer` nor `Handlers`: with a single request there is nothing to queue, and no id to tell apart.
+            # This needs neither a `Peer` nor `Handlers`: a single request has nothing to queue behind, and only one id.
             context, outcome = begin(incoming, hooks)
             if outcome is not None:  # a ping, an error, server/discover
                 await self._settle(incoming, outcome)
@@ -87,7 +85,7 @@ class HttpExchange:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch, request)
                     await self._handle(context, hooks)
-                    nursery.cancel_scope.cancel("the request is answered")
+                    nursery.cancel_scope.cancel("the handler has ended")
             await self._finish()
         finally:
             if gone is not None:
@@ -125,11 +123,11 @@ class HttpExchange:
                 incoming.scope.cancel(why)  # `begin` has made it, before the first wait
 
     async def end_at(self, deadline: float) -> None:
-        """Answer the request at a time, by Trio's clock, if it would last forever."""
+        """End a request that would last forever, with its response, at a time by Trio's clock."""
         await trio.sleep_until(deadline)
         if self._hooks is not None:
             await self._hooks.end_listening()
-        self.end("the token has expired")  # its client reads nothing: no answer will get through
+        self.end("the token has expired")  # if the client reads nothing, no response can arrive
 
     async def _watch(self, request: HttpRequest) -> None:
         await request.gone()
@@ -154,8 +152,7 @@ class HttpExchange:
             if answer.started:
                 await answer.finish()
             else:
-                refusal = refuse(503, ErrorData(OVERLOADED, f"the request got no response: {self._cut}"))
-                await answer.whole(503, refusal.body)
+                await answer.refuse(refuse(503, ErrorData(OVERLOADED, f"the request got no response: {self._cut}")))
         elif answer.started:
             # The status has been sent with the head of the stream: an error is only in the body.
             # Only the event is kept while a slow client takes it.
@@ -185,7 +182,7 @@ class HttpExchange:
         data, _ = encode_or_replace(given)
         if data is not None:
             if self._stream is None:
-                # Its task is in the run's nursery: most requests have no stream, and would pay for one of their own.
+                # Its task is in the run's nursery: most requests have no stream, and would pay for their own nursery.
                 self._stream = ResponseStream()
                 self._run.nursery.start_soon(self._write_stream, self._stream)
             self._stream.put(data, given, message.urgent)
@@ -195,7 +192,7 @@ class HttpExchange:
         return True
 
     def release(self, request_id: RequestId) -> None:
-        """Do nothing: a request without a response shows in the end of the exchange."""
+        """Do nothing: the end of the exchange shows that the request gets no response."""
 
     def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
         return False  # modern streams can't be resumed: closing one would cancel the request
@@ -271,7 +268,7 @@ class ResponseStream:
         """Take the next notification; None if nothing waits."""
         data = self.waiting.take()
         if data is not None:
-            # Before the write, which may take long: the place is free already.
+            # The place is free before the write, which may take long.
             self.has_room = True
             self._taken.unpark()
         return data

@@ -1,4 +1,4 @@
-"""The gate before a protected endpoint: every request shows its token here, but for those that need none."""
+"""The gate before a protected endpoint: every request that needs a token shows it here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 __all__ = ["CREDENTIALS", "Gate", "end_of"]
 
 CREDENTIALS: Final = ("authorization", "cookie", "dpop")
-"""The fields that handlers must not see: what they know could be passed on, or be written to a log."""
+"""The fields that handlers must not see: handlers may pass on or log whatever they see."""
 
 LEEWAY: Final = 30.0
 """Seconds for which a token is accepted after it has expired, and its streams go on (chosen): clocks differ."""
@@ -28,7 +28,7 @@ NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class Gate:
-    """Admits requests to an endpoint.
+    """A gate that admits requests to an endpoint by their tokens.
 
     Args:
         protection: What was passed as ``auth=``.
@@ -45,7 +45,7 @@ class Gate:
     async def admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
         """Judge the token of a request, and its scopes if the head tells them; return why it is refused.
 
-        An admitted request has lost its credentials, and knows its principal.
+        The credentials of an admitted request are dropped, and its principal is set.
         """
         # All of this is on the path of each request.
         outcome = await self._identify(request)
@@ -56,7 +56,7 @@ class Gate:
         headers.drop(CREDENTIALS)
         request.principal, request.owner, request.clock = principal, principal.identity, self._clock
         request.metadata = {"headers": headers, "principal": principal}
-        # Such as a new nonce for DPoP.
+        # DPoP has a new nonce here, for example.
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields
         needed = NO_SCOPES
@@ -72,9 +72,9 @@ class Gate:
 
     def _named(self, headers: Headers) -> frozenset[str] | None:
         """Return the scopes of the operation that the head names; None if it names none."""
-        # Of a message that claims to be modern, the rules compare these headers with the body. A field that was sent
-        # twice has a comma, and so names nothing that is known.
-        # Of a legacy message, no rule compares them: they could name an open operation, and the body another.
+        # The rules compare these headers with the body if the message claims to be modern. A field that was sent twice
+        # has a comma, and so names nothing that is known. No rule compares them for a legacy message: the headers could
+        # name an open operation, and the body a protected one.
         if (headers.get(PROTOCOL_VERSION) or LEGACY_REVISIONS[0]) in LEGACY_REVISIONS:
             return None
         method, given = headers.get(METHOD) or "", headers.get(NAME)
@@ -88,8 +88,8 @@ class Gate:
             return None
 
     def judge(self, request: HttpRequest, accepted: Accept) -> Refusal | None:
-        """Judge the scopes of an admitted POST, unless its head has told them."""
-        # The era is that of the body: if it is not modern, nothing has compared it with the head.
+        """Judge the scopes of an admitted POST, unless its head has named them."""
+        # The era is that of the body: unless it is modern, nothing has compared the body with the head.
         if request.permitted and (accepted.era is Era.MODERN or not self._served.scoped):
             return None
         return self.judge_message(request, accepted.message)
@@ -97,7 +97,7 @@ class Gate:
     def judge_message(self, request: HttpRequest, message: Incoming) -> Refusal | None:
         """Judge the scopes of an admitted request by its message; those of a batch are judged together."""
         items: Any = message.items if type(message) is Batch else (message,)
-        # Of all together, so that one challenge names all that the response depends on.
+        # All are judged together, so that one challenge names every scope that the response depends on.
         needed: set[str] = set()
         for item in items:
             if type(item) is Request:

@@ -22,8 +22,8 @@ from trio_mcp.session.sink import SessionSink, Sink
 __all__ = ["ExchangeSink", "Hooks", "HostedClient", "HostedRun", "HostedServer", "Runnable"]
 
 
-# Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
-# one way only.
+# These are protocols, and not the classes of `trio_mcp.server`: that package imports this one in order to serve over
+# HTTP, and imports go one way only.
 
 
 class ExchangeSink(Sink, Protocol):
@@ -91,7 +91,7 @@ class Hooks(RequestHooks, Protocol):
     refusal: Refusal | None
 
     async def end_listening(self) -> None:
-        """Answer the request if it is a ``subscriptions/listen``; takes bounded time."""
+        """Respond to the request if it is a ``subscriptions/listen``; takes bounded time."""
 
 
 class HostedRun(Protocol):
@@ -110,7 +110,7 @@ class HostedRun(Protocol):
         """The functions that return the statistics of the endpoints that serve the run."""
 
     permit: Callable[[Principal, Collection[str]], Refusal | None] | None
-    """Judges the scopes of requests, where that is not done before: see `Protection.permit`."""
+    """Judges the scopes of requests that nothing has judged before: see `Protection.permit`."""
 
     @property
     def exchanges(self) -> set[Any]:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Self, TypedDict, Unpack
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_count, check_kind, check_seconds, check_text
+from trio_mcp._checks import check_choice, check_count, check_kind, check_seconds
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
@@ -25,7 +25,7 @@ _SECONDS = partial(Default, check=check_seconds)
 _COUNT = partial(Default, check=check_count)
 
 
-# Runs before the check, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
+# This runs before the check, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
 def _without_end(path: Any) -> Any:
     return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
 
@@ -42,15 +42,8 @@ def _check_path(name: str, value: object) -> None:
 _PATH = partial(Default, check=_check_path, convert=_without_end)
 
 
-# A name, not a class: the endpoint does not know the runners, which import it.
-def _check_runner(name: str, value: object) -> None:
-    check_text(name, value)
-    if value not in RUNNERS:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, RUNNERS))}, got {value!r}")
-
-
 def _check_auth(name: str, value: object) -> None:
-    # By what it can do: `trio_mcp.auth` is not imported here.
+    # Its members are checked, not its class: `trio_mcp.auth` is not imported here.
     if value is not None and (isinstance(value, type) or not all(hasattr(value, each) for each in PROTECTION)):
         raise TypeError(f"{name} must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
 
@@ -61,44 +54,46 @@ class HttpSettings(TypedDict, total=False):
 
     Attributes:
         path: The path of the MCP endpoint; None for no endpoint there. Trailing slashes of paths are ignored.
-        health_path: The path at which a GET is answered with 200, or 503 while the server is ending; None for none.
+        health_path: The path at which a GET gets a 200, or a 503 while the server is ending; None disables it.
         allowed_hosts: Names, with or without a port, by which the server may be reached; ``["*"]`` for any. By default
             the loopback names if the connection arrives on a loopback address, else any.
         allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``["*"]`` for any.
             By default those on the ``allowed_hosts``, and none if any host is allowed. Pages of other origins also need
             ``cors``.
         cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
-        sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None for none.
+        sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None disables it.
         message_path: The path to which those clients post their messages.
-        websocket_path: The path at which clients open a WebSocket; it may be that of the endpoint. None for none.
-        stateless: Keep no sessions in the legacy era: every POST stands alone, and the server can't ask the client.
+        websocket_path: The path at which clients open a WebSocket; it may be that of the endpoint. None disables it.
+        stateless: Keep no sessions in the legacy era: every POST stands alone, and the server can't send requests to
+            the client.
         json_only: Respond with one JSON text, never with a stream; progress and log messages are dropped. Listening
             (`subscriptions/listen`) is still a stream.
         event_store: Stores what is sent in sessions, so that a client whose connection broke gets the rest; None
             stores nothing.
         retry: Seconds that a client should wait before it reconnects to a closed stream; None leaves it to the client.
         max_sessions: How many sessions there may be at once. Beyond that, ``initialize`` ends the oldest session whose
-            client never finished the handshake, and is answered with 503 if there is no such session. Likewise how many
-            WebSockets there may be; beyond that one is closed with the code 1013.
+            client never finished the handshake, or gets a 503 if there is no such session. Likewise how many WebSockets
+            there may be; beyond that one is closed with the code 1013.
         session_timeout: Seconds after which a session ends that has no request under way and no open stream. If a
             request is under way, its questions to the client fail instead.
-        max_message_size: The longest body that is accepted, in bytes; a longer one is answered with 413. A WebSocket
-            that gets a longer message is closed with the code 1009.
+        max_message_size: The longest body that is accepted, in bytes; a longer one gets a 413. A WebSocket that gets
+            a longer message is closed with the code 1009.
         head_timeout: Seconds that the head of a request may take to arrive, from its first byte, and a TLS handshake;
             for the first request from the connection's beginning (`Server.serve_http` only).
         body_timeout: Seconds that the body of a request may take to arrive, or a message of a WebSocket.
         max_requests: How many requests may be under way at once, each until its handler has ended and its response
-            was written; likewise how many bodies may be read. Further ones are answered with 503. Responses, progress
-            and cancellations are always accepted.
+            was written; likewise how many bodies may be read. Further ones get a 503. Responses, progress and
+            cancellations are always accepted.
         max_request_bytes: How many bytes the requests under way may have in all, and likewise the bodies being read;
             beyond that, 503. A single one may have more. A session's share is `HandlerOptions.max_incoming_bytes`.
-        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy takes it for dead, and the
-            client of a WebSocket a ping.
+        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy considers it dead, and
+            the client of a WebSocket a ping.
         ping_timeout: Seconds of silence after which the client of a WebSocket counts as dead.
         max_connections: How many connections may be open at once (`Server.serve_http` only).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
-        auth: What judges the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits everybody.
+        auth: What judges the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits
+            every request.
         runner: What speaks HTTP (`Server.serve_http` only): ``"hypercorn"``, which also has HTTP/2; ``"h11"``, which is
             faster and needs Linux; ``"httptools"``, likewise and faster still, from the extra ``fast``.
     """
@@ -131,7 +126,8 @@ class HttpSettings(TypedDict, total=False):
     write_timeout: Annotated[float, _SECONDS(30.0)]
     grace: Annotated[float, _SECONDS(5.0)]
     auth: Annotated[Protection | None, Default(check=_check_auth)]
-    runner: Annotated[str, Default("hypercorn", _check_runner)]
+    # It is a name, not a class: the endpoint does not know the runners, which import it.
+    runner: Annotated[str, Default("hypercorn", partial(check_choice, choices=RUNNERS))]
 
 
 @attrs.frozen(init=False)
@@ -140,7 +136,7 @@ class HttpOptions:
 
     Args:
         shared: Options to begin with; the ``settings`` replace theirs.
-        settings: Those of `HttpSettings`.
+        settings: The settings of `HttpSettings`.
 
     Raises:
         TypeError: If a value has the wrong type, or a name is unknown.
@@ -156,16 +152,12 @@ class HttpOptions:
         refuse_unknown(HttpOptions, settings, HttpSettings)
         given = settings if shared is None else {**shared.settings, **settings}
         self.__attrs_init__(completed(HttpSettings, given))
-        self._check_together()
-
-    def _check_together(self) -> None:
-        settings = self.settings
-        if settings["event_store"] is not None and settings["stateless"]:
+        if self.settings["event_store"] is not None and self.settings["stateless"]:
             raise ValueError("event_store needs sessions, but stateless=True keeps none")
-        endpoint, sse, websocket = settings["path"], settings["sse_path"], settings["websocket_path"]
-        # Compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
-        paths = [path for path in (endpoint, settings["health_path"], sse) if path is not None]
-        paths += [settings["message_path"]] * (sse is not None)
+        endpoint, sse, websocket = self.settings["path"], self.settings["sse_path"], self.settings["websocket_path"]
+        # They are compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
+        paths = [path for path in (endpoint, self.settings["health_path"], sse) if path is not None]
+        paths += [self.settings["message_path"]] * (sse is not None)
         # A WebSocket begins with a GET that no other client sends, so the endpoint can have both.
         if websocket is not None and websocket != endpoint:
             paths.append(websocket)

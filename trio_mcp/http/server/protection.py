@@ -50,7 +50,7 @@ class Protection(Protocol):
         """Return a block in which requests can be judged; its tasks end with the block."""
 
     def document(self, path: str) -> bytes | None:
-        """Return the metadata that is served at a path of the origin, as JSON; None if none is.
+        """Return the metadata that is served at a path of the origin, as JSON; None if nothing is.
 
         Args:
             path: The path from the root of the origin, whatever the application is mounted at.
@@ -59,5 +59,5 @@ class Protection(Protocol):
     def permit(self, principal: Principal, needed: Collection[str]) -> Refusal | None:
         """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted.
 
-        What every request needs is added.
+        The scopes that every request needs are added.
         """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import attrs
 import trio
 from trio_websocket import WebSocketConnection, wrap_server_stream
 from wsproto.frame_protocol import CloseReason
@@ -49,7 +49,7 @@ HEAD: Final = (
 
 
 def wants_websocket(headers: Headers) -> bool:
-    """Return whether a GET asks for a WebSocket, even if a proxy has dropped half of what it said."""
+    """Return whether a GET asks for a WebSocket, even if a proxy has dropped half of its fields."""
     return _is_handshake(headers) or headers.get("Sec-WebSocket-Key") is not None
 
 
@@ -60,6 +60,7 @@ def _is_handshake(headers: Headers) -> bool:
     return "upgrade" in asked and (headers.get("Upgrade") or "").lower() == "websocket"
 
 
+@attrs.define(eq=False)
 class WebSockets:
     """The WebSockets of an endpoint.
 
@@ -68,12 +69,11 @@ class WebSockets:
         options: The settings of the endpoint.
     """
 
-    def __init__(self, run: HostedRun, options: HttpOptions) -> None:
-        self._run = run
-        self._options = options
-        self._sessions: set[HostedClient] = set()
-        self._count = 0
-        self._ending = False
+    _run: HostedRun
+    _options: HttpOptions
+    _sessions: set[HostedClient] = attrs.Factory(set)
+    _count: int = 0
+    _ending: bool = False
 
     def __len__(self) -> int:
         return self._count
@@ -83,13 +83,12 @@ class WebSockets:
     async def upgrade(self, request: HttpRequest) -> Refusal | None:
         """Serve a WebSocket on the connection of a request until its end, or return why it is refused."""
         refusal = self._judge(request) or (ending() if self._ending else None)
-        extras = request.extras
-        if refusal is None and extras is None:
-            refusal = refuse(501, "this server has no WebSocket on this kind of connection")
-        if refusal is not None or extras is None:
+        if refusal is not None:
             return refusal
+        if request.extras is None:
+            return refuse(501, "this server can't serve a WebSocket on this kind of connection")
         # From here on no HTTP response can be sent, so every refusal comes before.
-        raw, read = await extras.take_over()
+        raw, read = await request.extras.take_over()
         note_status(request.scope, 101)
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
@@ -124,12 +123,12 @@ class WebSockets:
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         # The refusal has to name the version that is spoken here (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
-            text = "the only version of WebSocket here is 13"
-            return refuse(426, text, headers=(("Sec-WebSocket-Version", "13"),))
+            wanted = (("Sec-WebSocket-Version", "13"),)
+            return refuse(426, "this server speaks only version 13 of the WebSocket protocol", headers=wanted)
         try:
-            # Strictly, because it goes into `HEAD`: by default the decoder skips line breaks, for example.
+            # This is strict, because the key goes into `HEAD`: by default the decoder skips line breaks, for example.
             complete = len(base64.b64decode(headers.get("Sec-WebSocket-Key") or "", validate=True)) == 16
-        except (binascii.Error, ValueError):
+        except ValueError:
             complete = False
         if not complete:
             return refuse(400, "the Sec-WebSocket-Key must be 16 bytes in Base64")
@@ -152,8 +151,7 @@ class WebSockets:
         # Before that event nothing may be sent; the time may be up, or the client may have left.
         if event.get("type") != "websocket.connect":
             return
-        refusal = refusal or _without_subprotocol(scope.get("subprotocols", ()))
-        refusal = refusal or (ending() if self._ending else None)
+        refusal = refusal or _without_subprotocol(scope.get("subprotocols", ())) or (ending() if self._ending else None)
         if refusal is not None:
             await _refuse(refusal, "websocket.http.response" in scope.get("extensions", {}), send)
             return
@@ -163,7 +161,7 @@ class WebSockets:
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
-        # Asked again, because the server may have begun to end during the handshake.
+        # This is checked again, because the server may have begun to end during the handshake.
         if self._ending or self._count >= self._options.settings["max_sessions"]:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
@@ -183,7 +181,7 @@ class WebSockets:
             sessions.append(session)
             self._sessions.add(session)
 
-        # Not the size of `_sessions`: a WebSocket takes its place before its session is open.
+        # The size of `_sessions` would not do: a WebSocket takes its place before its session is open.
         self._count += 1
         try:
             async with background_nursery() as nursery:
@@ -231,14 +229,15 @@ async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Hoste
 
 
 async def _end(session: HostedClient) -> None:
-    # First, because a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
+    # This comes first: a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
     await session.end_listening()
     await session.wait_settled()
     await session.aclose()
 
 
+@attrs.define(eq=False)
 class AsgiSocket:
-    """The WebSocket of an ASGI server, which has pings of its own.
+    """A WebSocket that an ASGI server speaks, pings included.
 
     Args:
         receive: ASGI's receive callable.
@@ -246,12 +245,11 @@ class AsgiSocket:
         limit: How many bytes a message may have.
     """
 
-    def __init__(self, receive: ReceiveCallable, send: SendCallable, limit: int) -> None:
-        self.waiting = False
-        self._receive = receive
-        self._send = send
-        self._limit = limit
-        self._closed = False
+    _receive: ReceiveCallable
+    _send: SendCallable
+    _limit: int
+    waiting: bool = False
+    _closed: bool = False
 
     async def receive_all(self, accept: Accept) -> None:
         while True:
@@ -260,7 +258,7 @@ class AsgiSocket:
     async def _message(self) -> bytes:
         event = await self._receive()
         if event["type"] != "websocket.receive":
-            # After our own close the disconnect only confirms it, so the code in it is not the client's word.
+            # After our own close the disconnect only confirms it, so the client did not choose the code in it.
             self._closed, said = True, self._closed
             code = event.get("code", CloseReason.NO_STATUS_RCVD)
             if said:
@@ -297,7 +295,7 @@ class AsgiSocket:
     async def _try(self, event: dict[str, Any]) -> None:
         try:
             await self._send(event)
-        except OSError:  # as ASGI has it for a client that has left
+        except OSError:  # ASGI's way to say that the client has left
             self._closed = True
             raise Ended from None
 
@@ -314,7 +312,7 @@ async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConn
 def _without_subprotocol(offered: Any) -> Refusal | None:
     if SUBPROTOCOL in offered:
         return None
-    return refuse(400, f"MCP over a WebSocket has the subprotocol {SUBPROTOCOL!r}, and it was not offered")
+    return refuse(400, f"MCP over a WebSocket needs the subprotocol {SUBPROTOCOL!r}, which was not offered")
 
 
 async def _refuse(refusal: Refusal, may_respond: bool, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:

@@ -40,13 +40,13 @@ MIN_WAIT: Final = 0.1
 the client reconnect in a tight loop."""
 MAX_MIN_WAIT: Final = 3.0
 """Seconds up to which that is doubled while the connections bring no message, however well they end. Chosen: a server
-that has its client come back without an end costs little, and what it says at last comes soon enough."""
+that makes its client come back endlessly then costs little, and its messages still come soon enough."""
 RENEWAL_TIMEOUT: Final = 30.0
 """Seconds for a server to open a new session. Chosen."""
 LISTENING_PATIENCE: Final = 0.5
 """Seconds that the first requests of a session wait for the stream of the server's own messages. Chosen: many servers
 drop messages that have no stream, so a question asked before the stream is open would never arrive. But some servers
-answer the GET only with the first message."""
+respond to the GET only with the first message."""
 UNASKED_INTERVAL: Final = 60.0
 """Seconds between two sessions that are opened only to hear the server's own messages. Chosen."""
 
@@ -97,8 +97,9 @@ class EventStream:
                 wait = remote.backoff.wait(attempt, random.random, asked)
                 if wait is None:
                     why = f"; last: {last}" if last is not None else ""
-                    what = f"the event stream of {remote.wire.shown}"
-                    raise TransportError(f"{what} was given up after {attempt} further attempts{why}")
+                    raise TransportError(
+                        f"the event stream of {remote.wire.shown} was given up after {attempt} further attempts{why}"
+                    )
                 # The wait also applies after a connection that ended well: the server may close it and be polled
                 # (`retry`, SEP-1699).
                 await trio.sleep(max(wait, least))
@@ -132,7 +133,7 @@ class EventStream:
             self.answered.set()
             if response.status != 200 or response.headers.media_type != EVENTS:
                 raise (await refusal_of(response, in_session=self.session.id is not None)).error
-            # Keeps the last event id and the `retry`, and forgets an event that was cut off.
+            # This keeps the last event id and the `retry`, and forgets an event that was cut off.
             self.decoder = self.decoder.resumed()
             self.opened = True
             while chunk := await response.receive():
@@ -180,8 +181,9 @@ class LegacySession:
         if not last_event_id:
             return {"Accept": EVENTS, **self.headers}
         if not _EVENT_ID.fullmatch(last_event_id):
-            what = f"the event id {shown(last_event_id)}"
-            raise ValueError(f"{what} can't be sent back: it is too long or not plain ASCII")
+            raise ValueError(
+                f"the event id {shown(last_event_id)} can't be sent back: it is too long or not plain ASCII"
+            )
         return {"Accept": EVENTS, **self.headers, LAST_EVENT_ID: last_event_id}
 
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
@@ -199,7 +201,7 @@ class LegacySession:
         """Read the server's own requests and notifications (L, Listening for Messages from the Server).
 
         Args:
-            answered: Set when the server has answered whether it offers such a stream.
+            answered: Set when the server has responded, whether it offers such a stream or not.
         """
         remote = self.keeper.remote
 
@@ -217,7 +219,7 @@ class LegacySession:
             except TransportError as exc:
                 trouble = exc.trouble if isinstance(exc, HttpError) else None
                 if trouble is not None and not stream.opened:
-                    # Offering one is optional: L lets a server answer 405, and others use other statuses.
+                    # Offering one is optional: L lets a server respond with 405, and some use other statuses.
                     logger.debug("the server offers no event stream: %s", exc)
                 elif trouble == "session_lost":
                     remote.nursery.start_soon(self.keeper.renew_unasked, self)
@@ -248,7 +250,7 @@ class LegacySessions:
         self._renewal: _Renewal | None = None
         # When the next session may be opened without a call that needs it.
         self._unasked_from = -math.inf
-        # The rest of the client knows nothing of sessions: what has to be done about them is entered here.
+        # The rest of the client knows nothing of sessions, so the functions that deal with them are entered here.
         remote.lessons["initialize"] = self._opened
         remote.mends["session_lost"] = self._lost
         remote.mends["not_streamable"] = self._go_over
@@ -260,7 +262,7 @@ class LegacySessions:
             if self.session is not None:
                 self.session.scope.cancel("there is another session")
             self.session = self.remote.modern = self._ready = None
-            # An origin remembered for HTTP+SSE is tried with that first; if it fails, the memory was wrong.
+            # HTTP+SSE is tried first with an origin that is remembered for it; if that fails, the memory was wrong.
             if self.remote.answers_here and ORIGINS.recall(url) == "sse" and not await self._go_over():
                 ORIGINS.forget(url)
         if self._ready is not None:
@@ -299,7 +301,7 @@ class LegacySessions:
                         return
 
     def _opened(self, exchange: PostedRequest, answer: Answer) -> Answer:
-        """Open a session if ``initialize`` was answered with a result.
+        """Open a session if the response to ``initialize`` is a result.
 
         Raises:
             RemoteProtocolError: If the session id is invalid.
@@ -331,7 +333,7 @@ class LegacySessions:
         except TrioMcpError as exc:
             if refused:
                 raise
-            # The error is not raised: it could read as if the server had refused the request, which it has begun.
+            # The error is not raised: it would read as if the server had refused the request, which it has begun.
             logger.debug("no other session can be opened: %s", exc)
             return False
         # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
@@ -372,20 +374,21 @@ class LegacySessions:
     async def _open_another(self, lost: LegacySession, renewal: _Renewal) -> None:
         self._ready = ready = trio.Event()
         try:
-            # `initialize` in the old words, so that the new session has the same client, revision and capabilities. Its
-            # response makes `_opened` replace `self.session`.
+            # `initialize` repeats the old parameters, so that the new session has the same client, revision and
+            # capabilities. Its response makes `_opened` replace `self.session`.
             with current_stopwatch().limit(RENEWAL_TIMEOUT) as scope:
                 try:
                     await self._open_one_like(lost)
                 except HttpError as exc:
-                    # The server may be restarted in the middle of this, too; but one that always forgets must not keep
-                    # us going.
+                    # The server may restart in the middle of this, too; but one that always forgets must not keep us
+                    # going.
                     if exc.trouble != "session_lost":
                         raise
                     await self._open_one_like(lost)
             if scope.cancelled_caught:
-                text = f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
-                renewal.error = TransportError(text)
+                renewal.error = TransportError(
+                    f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
+                )
         except TrioMcpError as exc:
             renewal.error = exc
         finally:
@@ -399,8 +402,10 @@ class LegacySessions:
         spoken = self.session.revision if self.session is not None else ""
         if spoken != lost.revision:
             # The session above has negotiated the other one, and can't change.
-            text = f"the server has forgotten the session, and now speaks {spoken!r}"
-            error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
+            error = TransportError(
+                f"the server has forgotten the session, and now speaks {spoken!r} instead of {lost.revision!r};"
+                " make a new connection"
+            )
             await self.remote.deliver(TransportFailure(error))
             raise error
         await self.remote.tell(Notification("notifications/initialized"))

@@ -32,7 +32,7 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds for a server to say where to post messages. Chosen: an endpoint of another kind may never answer."""
+"""Seconds for a server to say where to post messages. Chosen: an endpoint of another kind may never respond."""
 
 
 @contextlib.asynccontextmanager
@@ -56,7 +56,7 @@ async def sse_client(
         max_message_size: The longest event accepted from the server, in bytes.
 
     Raises:
-        HttpError: If the server answers with something other than an event stream.
+        HttpError: If the response is not an event stream.
         TransportError: If it can't be reached, or sends no endpoint.
         RemoteProtocolError: If the endpoint is malformed or leads to another origin.
         TypeError: If an argument is of the wrong type.
@@ -106,10 +106,10 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                         del event
         if opening.cancelled_caught:
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
-    # Told to the caller or to the session below, and not to the nursery, which would cancel everything else.
+    # The error goes to the caller or the session below, and not to the nursery, which would cancel everything else.
     except TransportError as exc:
         lost = exc
-    # A failure before the endpoint is that of the opening; after it, the link is lost.
+    # Before the endpoint, the opening has failed; after it, the link is lost.
     if not endpoint:
         raise lost
     await remote.deliver(TransportFailure(lost))
@@ -117,8 +117,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
 
 def _endpoint(remote: Remote, event: ServerSentEvent | Malformed) -> str:
     if isinstance(event, Malformed) or event.event != "endpoint":
-        what = f"the event stream of {remote.wire.shown}"
-        raise RemoteProtocolError(f"{what} does not begin with an endpoint event")
+        raise RemoteProtocolError(f"the event stream of {remote.wire.shown} does not begin with an endpoint event")
     return endpoint_url(remote.wire.url, event.data)
 
 

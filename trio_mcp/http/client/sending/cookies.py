@@ -36,7 +36,7 @@ class BoundedCookies(CookieJar):
 
 
 class _Response:
-    """A response as a jar wants it: one that has a message with the fields."""
+    """A response in the form that a cookie jar takes: with a message that has the fields."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._message = Message()

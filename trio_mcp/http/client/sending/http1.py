@@ -1,4 +1,4 @@
-"""Sending over HTTP/1.1: connections, and which of them are used again."""
+"""A sender over HTTP/1.1, with its connections, which are used again."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ __all__ = ["Http1Sender"]
 MAX_KEPT_ALIVE: Final = 100
 """Connections kept for further requests. Chosen: as many as a link has requests under way at once."""
 EARLIER: Final = 1.5
-"""Seconds before the server closes a connection at which it is no longer used. Chosen: the time for a request to get
-there."""
+"""How many seconds before the server closes a connection it is no longer used. Chosen: a request must get there in
+time."""
 
 # The idempotent ones of the methods that are used here (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
@@ -93,8 +93,8 @@ class Http1Sender:
         self._place_of = functools.lru_cache(8)(place_of)
         self._cookies: CookieJar | None = None  # until a server sets one
         self._answered = False
-        # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
-        # the least likely to be closed by now, and the others can expire.
+        # Each has the time until which it may be used; the one idle for longest comes first. The newest is used first:
+        # it is the least likely to be closed by now, and the others can expire.
         self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
@@ -151,7 +151,7 @@ class Http1Sender:
     def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
-            # Otherwise the server is closing it, or it has sent bytes that no request asked for.
+            # If not, the server is closing it, or has sent bytes that no request asked for.
             if end > trio.current_time() and connection.is_quiet():
                 return connection
             connection.close()
@@ -170,7 +170,7 @@ class Http1Sender:
             oldest.close()
 
     def _keep_cookies(self, url: str, values: list[str]) -> None:
-        # Imported only now: most servers set none.
+        # These are imported only now: most servers set none.
         from trio_mcp.http.client.sending.cookies import BoundedCookies, keep_cookies
 
         if self._cookies is None:
@@ -194,7 +194,7 @@ class Http1Sender:
 
 
 class OutgoingConnection:
-    """A connection to a server, for one exchange after the other. An exchange that fails closes it.
+    """A connection to a server, for one exchange after another. An exchange that fails closes it.
 
     During an exchange it is the body of the response.
 
@@ -261,7 +261,7 @@ class OutgoingConnection:
             raise _Failed("ConnectError", connect_problem(exc)) from None
         if not place.tls:
             return cls(plain, plain, heads, keep)
-        from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP does without httpx
+        from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP needs no httpx
 
         try:
             # https_compatible: many servers close without the TLS goodbye; HTTP marks its own ends.
@@ -283,7 +283,7 @@ class OutgoingConnection:
 
     def close(self) -> None:
         """Close the connection at once."""
-        # RFC 9112, section 9.8, would like the TLS goodbye, but it may wait for the server.
+        # RFC 9112, section 9.8, asks for the TLS goodbye, but that may wait for the server.
         self._plain.socket.close()
 
     async def exchange(self, request: bytes, target: str, written: Written | None) -> ResponseHead:

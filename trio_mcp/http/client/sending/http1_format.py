@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 import h11
 
-from trio_mcp.http.framing import FIELD, Chunks, FramingError
+from trio_mcp.http.framing import FIELD, MAX_SEEN_FIELDS, MAX_SEEN_SIZE, Chunks, FramingError
 from trio_mcp.http.headers import Headers
 
 __all__ = ["Destination", "FieldsByName", "ResponseHead", "ResponseHeads", "ResponseReader", "head_of", "place_of"]
@@ -38,10 +38,10 @@ _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 @attrs.frozen
 class Destination:
-    """Where a request goes.
+    """The destination of a request.
 
     Attributes:
-        tls: Whether through TLS.
+        tls: Whether it is reached over TLS.
         host: The host to connect to; an IPv6 address without brackets.
         port: The port.
         netloc: The value of ``Host``.
@@ -57,7 +57,7 @@ class Destination:
 
 @functools.lru_cache(64)
 def place_of(url: str) -> Destination:
-    """Take a URL apart.
+    """Return the destination that a URL names.
 
     Raises:
         ValueError: If it is not a URL of HTTP.
@@ -96,7 +96,7 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
     text, count = "".join(map("%s: %s\r\n".__mod__, fields.values())), len(fields)
     if "host" not in fields:
         text, count = f"Host: {place.netloc}\r\n{text}", count + 1
-    if size or method == "POST":  # RFC 9110, section 8.6: also for an empty body, if the method expects one
+    if size or method == "POST":  # RFC 9110, section 8.6: even an empty body has one, if the method expects a body
         text, count = f"{text}Content-Length: {size}\r\n", count + 1
     data = text.encode("latin-1")
     # One search checks all of them before they are sent. A line break in a value would begin another field.
@@ -114,14 +114,10 @@ MAX_FIELDS: Final = 1000
 MAX_INTERIM: Final = 100
 """Responses with a status of 1xx before the final one (chosen)."""
 MAX_REASON: Final = 200
-"""Characters kept of why a head is refused (chosen)."""
+"""Characters kept of the reason for refusing a head (chosen)."""
 
 MAX_SEEN: Final = 64
-"""ResponseHeads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
-MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered (chosen)."""
-MAX_SEEN_FIELDS: Final = 40
-"""Lines of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
+"""Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS` lines."""
 
 _END = re.compile(rb"\n\r?\n")
 # The lines that differ from one response to the next, as far as each is valid by itself and not folded.
@@ -131,7 +127,7 @@ _VARYING = re.compile(
     rb"[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?))[ \t]*(?=\r\n[^ \t])",
     re.IGNORECASE,
 )
-# h11 wants to know what is responded to. Only HEAD and CONNECT would change how the response is read.
+# h11 wants to know the request. Only HEAD and CONNECT would change how its response is read.
 _ASKED: Final = h11.Request(method="GET", target="/", headers=[("Host", "x")])
 
 
@@ -143,7 +139,7 @@ class ResponseHead:
         status: The status.
         headers: The header fields. They are shared with other responses, so they must not be changed.
         names: Their names, in lower case.
-        length: Bytes of the body, as far as a ``Content-Length`` says.
+        length: Bytes of the body, if a ``Content-Length`` says so.
         chunked: Whether the body comes in chunks.
         lasting: Whether the server leaves the connection open.
     """
@@ -156,11 +152,11 @@ class ResponseHead:
     lasting: bool
 
 
+@attrs.define(eq=False)
 class ResponseHeads:
     """A parser of heads that remembers those seen before: a server repeats most of its head in every response."""
 
-    def __init__(self) -> None:
-        self._seen: dict[bytes, ResponseHead] = {}
+    _seen: dict[bytes, ResponseHead] = attrs.Factory(dict)
 
     def parse(self, raw: bytes) -> ResponseHead:
         """Parse a head that ends with an empty line.
@@ -173,7 +169,7 @@ class ResponseHeads:
         varying: dict[bytes, bytes] = {}
         for name, size, other, value in _VARYING.findall(raw):
             varying[(name or other).lower()] = size or value
-        # Sound, as each line left out is valid by itself and no other line depends on it.
+        # This is sound, as each line left out is valid by itself and no other line depends on it.
         key, left_out = _VARYING.subn(b"", raw)
         head = self._seen.get(key)
         if head is None:
@@ -181,7 +177,7 @@ class ResponseHeads:
             if len(self._seen) >= MAX_SEEN:  # a server can make up any number of heads
                 self._seen.clear()
             self._seen[key] = head
-        # A field that came twice: h11 decides what to make of that.
+        # If a field came twice, h11 decides what to make of that.
         if left_out > len(varying) or not head.names.isdisjoint(varying):
             return _read(raw)
         if not varying:
@@ -224,6 +220,7 @@ def _read(raw: bytes) -> ResponseHead:
     )
 
 
+@attrs.define(eq=False)
 class ResponseReader:
     """The bytes of one response, with those of informational responses before it, as they arrive.
 
@@ -235,18 +232,15 @@ class ResponseReader:
         complete: Whether the response has arrived to its end.
     """
 
-    __slots__ = ("_buffer", "_chunks", "_heads", "_interim", "_lasting", "_left", "_searched", "begun", "complete")
-
-    def __init__(self, heads: ResponseHeads) -> None:
-        self._heads = heads
-        self._buffer = bytearray()
-        self._searched = 0  # bytes of the buffer in which no head ends
-        self._interim = 0
-        self._left: int | None = 0  # bytes of the body that have not arrived; None if its end is the connection's
-        self._chunks: Chunks | None = None
-        self._lasting = True
-        self.begun = False
-        self.complete = False
+    _heads: ResponseHeads
+    _buffer: bytearray = attrs.Factory(bytearray)
+    _searched: int = 0  # bytes of the buffer in which no head ends
+    _interim: int = 0
+    _left: int | None = 0  # bytes of the body that have not arrived; None if its end is the connection's
+    _chunks: Chunks | None = None
+    _lasting: bool = True
+    begun: bool = False
+    complete: bool = False
 
     @property
     def reusable(self) -> bool:
@@ -263,8 +257,8 @@ class ResponseReader:
         buffer += data
         self.begun = self.begun or bool(buffer)
         while True:
-            # Three bytes back, as the end of a head may come in two parts; and no further, or a head that comes byte by
-            # byte would take quadratic time.
+            # The search goes three bytes back, as the end of a head may come in two parts; and no further, or a head
+            # that comes byte by byte would take quadratic time.
             end = _END.search(buffer, max(0, self._searched - 3))
             if end is None or end.end() > MAX_HEAD:
                 if buffer and buffer[0] < 0x21:  # such as a TLS record
@@ -317,7 +311,7 @@ class ResponseReader:
         return data
 
     def end(self) -> None:
-        """Take the end of the connection.
+        """Record the end of the connection.
 
         Raises:
             FramingError: If the response is not complete.

@@ -1,7 +1,7 @@
-"""Sending through httpx or httpx2, its fork with the same interface: through proxies, or on a client of the caller's.
+"""A sender on httpx, or on httpx2, its fork with the same interface: for proxies, or for a client that a caller passes.
 
-Both nest async generators, and one that is left before its end goes to the garbage collector, which can't await. So
-nothing here leaves one.
+Both packages nest async generators. One that is abandoned before its end goes to the garbage collector, which can't
+await, so none is abandoned here.
 """
 
 from __future__ import annotations
@@ -94,17 +94,16 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
 
     # No limits here, as the link has its own. The environment was looked at before: httpx would look again, and send
     # requests to this machine to a proxy.
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
     try:
         client = httpx.AsyncClient(
             timeout=CONNECT_TIMEOUT,
-            limits=limits,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE),
             cookies=BoundedCookies(),
             verify=trusting(),
             proxy=proxy,
             trust_env=False,
         )
-    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # no scheme of a proxy; SOCKS without its package
+    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # not a proxy's scheme, or SOCKS without its package
         raise TransportError(f"the proxy that the environment or the system names can't be used: {exc}") from None
     async with client:
         yield HttpxSender(client)
@@ -112,20 +111,21 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
 
 def response_of(response: Any, target: str, failures: tuple[type[Exception], ...]) -> HttpResponse:
     """Return a response of httpx, whose body has not been read, as an `HttpResponse`."""
-    body = _HttpxBody(response, target, failures)
-    return HttpResponse(response.status_code, Headers(response.headers.raw), body, target)
+    return HttpResponse(
+        response.status_code, Headers(response.headers.raw), _HttpxBody(response, target, failures), target
+    )
 
 
+@attrs.define(eq=False)
 class _HttpxBody:
     """The body of a response of httpx."""
 
-    def __init__(self, response: Any, target: str, failures: tuple[type[Exception], ...]) -> None:
-        self._response = response
-        self._target = target
-        self._failures = failures
-        self._chunks: AsyncIterator[bytes] | None = None  # until the first part is read
-        self._parts = 0
-        self._ended = False
+    _response: Any
+    _target: str
+    _failures: tuple[type[Exception], ...]
+    _chunks: AsyncIterator[bytes] | None = None  # until the first part is read
+    _parts: int = 0
+    _ended: bool = False
 
     async def receive(self) -> bytes:
         if self._chunks is None:
@@ -169,7 +169,7 @@ class _HttpxBody:
 
 
 def trusting() -> ssl.SSLContext:
-    """Return a TLS context with the trusted certificates: those of httpx, unless SSL_CERT_FILE or SSL_CERT_DIR says."""
+    """Return a TLS context with the trusted certificates: those of SSL_CERT_FILE or SSL_CERT_DIR, or else of httpx."""
     return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 

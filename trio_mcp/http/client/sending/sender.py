@@ -37,12 +37,12 @@ HeaderFields: TypeAlias = list[tuple[str, str]]
 Written: TypeAlias = Callable[[], object]
 """Called when all of a request has been handed to the connection."""
 
-# Failures before anything has been sent. The names are those of httpx, whose exceptions are told by theirs, too.
+# Failures before anything has been sent. The names are those of httpx's exceptions, which are recognized by name, too.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 
 
 def text_of(exc: BaseException) -> str:
-    """Return the text of an exception, or of its cause: some have none, such as that of a certificate not trusted."""
+    """Return the text of an exception, or else of its cause: that of an untrusted certificate has none, for example."""
     behind: BaseException | None = exc
     while behind is not None and not str(behind):
         behind = behind.__cause__ or behind.__context__
@@ -120,7 +120,7 @@ class HttpResponse:
         return found.getvalue()
 
     async def keep(self, limit: int, seconds: float) -> None:
-        """Read the `beginning` of the body and release the connection; then the rest is read from there."""
+        """Read the `beginning` of the body and release the connection; later reads get that beginning."""
         content = await self.beginning(limit, seconds)
         await self.aclose()
         self._rest = content

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.http.framing import Fields, FramingError
+from trio_mcp.http.framing import TOKEN, Fields, FramingError
 from trio_mcp.http.runner.h1.hangups import Hangups
 from trio_mcp.http.runner.h1.incoming import RequestHead, RequestHeads, RequestReader
 from trio_mcp.http.runner.h1.parsers import ParseFields, parse_with_h11
@@ -29,7 +29,7 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
 # RFC 9110, sections 5.1 and 5.5.
-_FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\x00\r\n]*\r\n)*")
+_FIELDS = re.compile(rb"(?:" + TOKEN + rb": [^\x00\r\n]*\r\n)*")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 
 
@@ -97,7 +97,7 @@ class AsgiExchange(Extras):
         taken: Whether the application has taken the connection over.
     """
 
-    # So the application answers a refused request at once, and its connection reads the rest of the body: `_linger`.
+    # The application can respond to a refused request at once, as `_linger` reads the rest of the body.
     lingers = True
 
     def __init__(self, connection: AcceptedConnection, head: RequestHead, fields: Fields) -> None:
@@ -106,7 +106,7 @@ class AsgiExchange(Extras):
         self._fields = fields
         self._given = False  # the application has got the end of the body
         self._start: tuple[int, Fields] | None = None
-        # How the end of the response is told.
+        # How the client learns where the response ends.
         self._framing: Literal["length", "chunks", "close", "none"] = "none"
         self._owed = 0  # bytes of its Content-Length that were not sent
         self._waits = head.expects  # the client waits for 100 Continue
@@ -160,7 +160,7 @@ class AsgiExchange(Extras):
             else:
                 self._given = True
                 connection.left()
-        # The end of the exchange is as good as a client that has left, to an application that waits for either.
+        # To an application that waits for either, the end of the exchange is as good as the client leaving.
         if not (self._happened or self.finished or self.taken):
             if self._over is None:
                 self._over = trio.Event()
@@ -190,7 +190,7 @@ class AsgiExchange(Extras):
 
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         if self._start is not None or self._given or self.taken:
-            raise RuntimeError("the connection can't be taken over any more: the request was read, or answered")
+            raise RuntimeError("the connection can't be taken over: the request was read, or the response has begun")
         self.taken = True
         connection = self._connection
         # The application gets the socket after this: once it closes that, the number may belong to another connection.
@@ -204,13 +204,13 @@ class AsgiExchange(Extras):
         """Send a part of the response, as ASGI asks."""
         kind = message["type"]
         if kind == "http.response.start" and self._start is None and not self.taken:
-            # Kept until the first piece of the body: they leave in one write, and a whole body tells its length.
+            # It is kept until the first piece of the body: they leave in one write, and a whole body has a length.
             self._start = message["status"], message.get("headers", ())
             return
         if kind != "http.response.body" or self._start is None or self.finished:
             raise RuntimeError(f"the application sent {kind!r} when it may not")
         if self.fault is not None:
-            return  # the runner answers
+            return  # the runner responds
         body, more = message.get("body", b""), message.get("more_body", False)
         parts = [] if self.begun else [self._begin(*self._start, body, more)]
         parts += self._framed(body, more)
@@ -247,7 +247,7 @@ class AsgiExchange(Extras):
                 fields.append((name, value))
         if length is None and not more:
             length = len(body)
-        # RFC 9112, section 6.3: what has no body needs no length, and the rest is told by the first of these that fits.
+        # RFC 9112, section 6.3: without a body there is no length; else the first of these that fits marks the end.
         if status in (204, 304):
             self._framing = "none"
         elif length is not None:
@@ -336,7 +336,7 @@ class AcceptedConnection:
             # The peer has as much time for the TLS handshake as for the head of a request.
             if not await self.wire.shake_hands(min(settings.handshake_timeout, self.shared.head_timeout)):
                 return
-            # The parts that the scopes of all requests share are found out once.
+            # The parts that the scopes of all requests share are made once.
             socket = self.wire.socket
             self._scope = {
                 "type": "http",
@@ -352,8 +352,9 @@ class AcceptedConnection:
             self.shared.hangups.watch(self._descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
-                    # No request sees the context variables of the one before it, which may be another user's, nor are
-                    # they kept for an idle connection. From the next turn of this task on, which precedes its request.
+                    # No request sees the context variables of the one before it, which may be another principal's, nor
+                    # does an idle connection keep them. This task has the copy from its next turn on, before the next
+                    # request.
                     task.context = context.copy()
             finally:
                 self.forget()
@@ -361,7 +362,7 @@ class AcceptedConnection:
             await self.wire.close()
 
     def forget(self) -> None:
-        """Don't notice any more that the client leaves."""
+        """Stop noticing when the client leaves."""
         self.shared.hangups.forget(self._descriptor, self)
 
     def shut_if_idle(self) -> None:
@@ -375,9 +376,9 @@ class AcceptedConnection:
             self._exchange.happened()
 
     def look(self) -> None:
-        """Give a client up that has sent more behind its request, two looks long, than is read ahead.
+        """Give up a client that at two looks in a row has sent more after its request than is read ahead.
 
-        Its end could not be noticed any more: that comes only after what it has sent, which has no place.
+        Its end could not be noticed any more: it comes only after what was sent before, for which there is no room.
         """
         crowded = 0
         if self._exchange is not None and self.incoming.complete:
@@ -425,12 +426,12 @@ class AcceptedConnection:
         """
         names = self.shared.settings.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
-            # The status that hypercorn gives, whose setting this is.
+            # This is hypercorn's setting, and so is the status.
             await self._refuse(404)
             return False
         self.requests += 1
         exchange = self._exchange = AsgiExchange(self, head, fields)
-        # It may have left with its request still unread; the request is handed on even so.
+        # The client may have left with its request still unread; the request is handed on even so.
         if self._left:
             exchange.happened()
         try:
@@ -438,7 +439,7 @@ class AcceptedConnection:
         finally:
             self._exchange = None
         lasts = exchange.finished and exchange.lasting and not self.shared.ending
-        if exchange.taken or lasts:  # of a connection that was taken over, nothing may be read here any more
+        if exchange.taken or lasts:  # a connection that was taken over must not be read here any more
             return lasts
         # The application has failed, or the body's framing was refused: a client that waits must get a response.
         if not exchange.begun and (exchange.fault or not self._left):
@@ -464,7 +465,7 @@ class AcceptedConnection:
             while data := await self.wire.receive():
                 left -= len(data)
                 if left < 0:
-                    # A proxy whose writes block looks at the response; one that is reset answers 502.
+                    # A proxy whose writes block looks at the response; one that is reset responds with 502.
                     await trio.sleep_forever()
 
 

@@ -1,4 +1,4 @@
-"""Noticing at once that a peer has left, without a task for each connection and without reading what it sent."""
+"""A watch that notices at once when a peer leaves, without a task for each connection, and without reading."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Watched(Protocol):
     """A connection that is watched."""
 
     def left(self) -> None:
-        """Take it that the peer has closed its end, even if only for sending."""
+        """React to the peer having closed its end, even if only for sending."""
 
     def look(self) -> None:
-        """Look whether the peer has sent so much ahead that its end would not get through."""
+        """Check whether the peer has sent so much ahead that its end could not arrive."""
 
 
 class Hangups:
@@ -37,7 +37,7 @@ class Hangups:
 
     def __init__(self, interval: float) -> None:
         if sys.platform != "linux":
-            raise RuntimeError(f"this runner needs Linux's epoll, and this is {sys.platform}: use runner='hypercorn'")
+            raise RuntimeError(f"this runner needs Linux's epoll, but this is {sys.platform}: use runner='hypercorn'")
         # Trio's epoll object has a socket only while a task waits for it, so this is another one.
         self._epoll = select.epoll()
         self._interval = interval

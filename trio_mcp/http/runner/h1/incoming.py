@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from trio_mcp.http.framing import FIELD, TOKEN, Chunks, Fields, FramingError
+from trio_mcp.http.framing import FIELD, MAX_SEEN_FIELDS, MAX_SEEN_SIZE, TOKEN, Chunks, Fields, FramingError
 from trio_mcp.http.runner.h1.parsers import ParseFields
 from trio_mcp.http.runner.heads import check_head
 
@@ -20,12 +20,6 @@ __all__ = ["RequestHead", "RequestHeads", "RequestReader"]
 
 MAX_SEEN: Final = 256
 """Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
-
-MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered (chosen)."""
-
-MAX_SEEN_FIELDS: Final = 40
-"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
 
 _HEAD = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + FIELD + rb"\r\n)*\r\n")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -63,6 +57,7 @@ class RequestHead:
     lasting: bool
 
 
+@attrs.define(eq=False)
 class RequestHeads:
     """A parser of heads that remembers those seen before: a client repeats most of its head in every request.
 
@@ -71,10 +66,9 @@ class RequestHeads:
         limit: How many bytes a head may have.
     """
 
-    def __init__(self, parse: ParseFields, limit: int) -> None:
-        self.limit = limit
-        self._parse = parse
-        self._seen: dict[bytes, RequestHead] = {}
+    _parse: ParseFields
+    limit: int
+    _seen: dict[bytes, RequestHead] = attrs.Factory(dict)
 
     def parse(self, raw: bytes) -> tuple[RequestHead, Fields, int | None]:
         """Parse a head that ends with an empty line.
@@ -93,13 +87,13 @@ class RequestHeads:
             varying.append((name.lower(), value))
             if varying[-1][0] not in FRAMING:
                 continue
-            # Twice is refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
+            # Two are refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
             if framed:
                 raise FramingError(400, "the end of the request is ambiguous")
             framed = True
             length = None if value.lower() == b"chunked" else int(value)
-        # Sound, as each line left out is valid by itself, and nothing else in the head depends on where it stood: what
-        # is remembered has no folded lines, and every line of it ends with CR LF.
+        # This is sound: each line left out is valid by itself, and nothing else in the head depends on its place, as a
+        # remembered head has no folded lines, and each of its lines ends with CR LF.
         key = _VARYING.sub(b"", raw) if varying else raw
         head = self._seen.get(key)
         if head is None:
@@ -110,7 +104,7 @@ class RequestHeads:
                 self._seen[key] = head
         if length is None and head.version == "1.0":  # see `check_head`
             raise FramingError(400, "the end of the request is ambiguous")
-        # Always a new list: an application may change what it gets.
+        # The list is always new: an application may change it.
         return head, [*head.fields, *varying], length
 
     def _read(self, raw: bytes) -> RequestHead:
@@ -123,15 +117,14 @@ class RequestHeads:
         if not version.startswith(b"1."):
             raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
         fields = self._parse(raw)
+        hosts = sum(name == b"host" for name, _ in fields)
+        if hosts > 1 or (not hosts and version != b"1.0"):
+            raise FramingError(400, "there must be one Host")
         named: dict[bytes, bytes] = {}
         for name, value in fields:
-            if name == b"host" and name in named:
-                raise FramingError(400, "there must be one Host")
             # A list may be spread over several lines (RFC 9110, section 5.3): a `close` in a second Connection counts.
             named[name] = named[name] + b"," + value if name in named else value
-        if b"host" not in named and version != b"1.0":
-            raise FramingError(400, "there must be one Host")
-        # Those that are valid have been taken out. So the parser has no part in where a body ends.
+        # Valid fields of these names have been taken out, so the parser has no say in where a body ends.
         if b"content-length" in named:
             raise FramingError(400, "the Content-Length is malformed")
         if b"transfer-encoding" in named:
@@ -150,6 +143,7 @@ class RequestHeads:
         )
 
 
+@attrs.define(eq=False)
 class RequestReader:
     """The bytes that arrive on one connection.
 
@@ -161,16 +155,13 @@ class RequestReader:
         complete: Whether the body of the request has been read to its end.
     """
 
-    __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_searched", "complete", "raw")
-
-    def __init__(self, heads: RequestHeads) -> None:
-        self._heads = heads
-        self._buffer = bytearray()
-        self._searched = 0  # bytes of the buffer in which no head ends
-        self._left = 0  # bytes of the body that have not arrived
-        self._chunks: Chunks | None = None
-        self.raw = b""
-        self.complete = True
+    _heads: RequestHeads
+    _buffer: bytearray = attrs.Factory(bytearray)
+    _searched: int = 0  # bytes of the buffer in which no head ends
+    _left: int = 0  # bytes of the body that have not arrived
+    _chunks: Chunks | None = None
+    raw: bytes = b""
+    complete: bool = True
 
     @property
     def ahead(self) -> int:
@@ -190,14 +181,14 @@ class RequestReader:
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: after the body of an old client's request
             del buffer[:2]
-        # Three bytes back, as the four that end a head may come in two parts; and no further, or a head that comes byte
-        # by byte would take quadratic time.
+        # The search goes three bytes back, as the four that end a head may come in two parts; and no further, or a head
+        # that comes byte by byte would take quadratic time.
         end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3)) + 4
         if not 4 <= end <= self._heads.limit:
             self._judge_part()
             self._searched = len(buffer)
             return None
-        # Kept as it came, for whatever takes the connection over.
+        # The head is kept as it came, for whatever takes the connection over.
         self.raw = bytes(buffer[:end])
         del buffer[:end]
         self._searched = 0
@@ -210,7 +201,7 @@ class RequestReader:
     def _judge_part(self) -> None:
         """Refuse what can't become a head, rather than wait for the rest of it.
 
-        The verdict must not depend on how the bytes were split: so it is that on the shortest part that is refused.
+        The verdict must not depend on how the bytes were split, so it is the one on the shortest part that is refused.
         """
         buffer, limit = self._buffer, self._heads.limit
         # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: without this its

@@ -1,4 +1,4 @@
-"""Parsing the head of a request with h11 or with httptools, as far as they differ: the rest is in `heads`."""
+"""The parsers of the heads of requests, h11 and httptools, as far as they differ; the rest is in `heads`."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class _Fields:
 
 
 def httptools_parser() -> ParseFields:
-    """Return what parses with httptools.
+    """Return the parser on httptools.
 
     Raises:
         RuntimeError: If httptools is not installed.
     """
-    # It is imported here: it is an extra, and the other runners do without it.
+    # It is imported here, as it is an extra that the other runners don't need.
     try:
         import httptools
     except ImportError:
@@ -62,7 +62,7 @@ def httptools_parser() -> ParseFields:
 
     def parse_with_httptools(head: bytes) -> Fields:
         fields = _Fields()
-        # llhttp knows a fixed list of methods, and other demands of a target. The request line has been checked.
+        # llhttp knows a fixed list of methods, and judges targets differently. The request line has been checked.
         try:
             parser(fields).feed_data(b"POST / HTTP/1.1" + head[head.index(b"\r\n") :])
         except httptools.HttpParserUpgrade:

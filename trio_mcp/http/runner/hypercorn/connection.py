@@ -6,9 +6,9 @@ connection:
 * Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
   down. HTTP/2 over TLS is, by ALPN; see `http2`.
 * A peer that stops reading has a time limit, after which the connection is dropped; hypercorn waits for it in a shield.
-* What the application leaves unread of a body is dropped instead of blocking the connection forever, and for a moment
-  after the response, too.
-* A client that has already sent its next request, and then leaves, is noticed.
+* The part of a body that the application leaves unread is dropped, also for a moment after the response, instead of
+  blocking the connection forever.
+* A client that leaves after it has sent its next request is noticed.
 * The idle timeout is a deadline, not a task for each request; the head and the body of a response are sent
   together; and data that is already there is handled without waiting a turn of the event loop.
 * An exception ends only its connection, with a line in the log.
@@ -114,7 +114,7 @@ class HttpConnection:
                         await self.protocol.handle(RawData(data))
             self._left.set()
             if not self._taken:  # otherwise the application has the connection now, and ends it
-                # Ends the streams, so that the applications learn that the client has left.
+                # This ends the streams, so that the applications learn that the client has left.
                 await self.protocol.handle(Closed())
                 await self.wire.close()
 
@@ -139,10 +139,10 @@ class HttpConnection:
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         """Take the connection over; see `Extras.take_over`."""
         if self._taken or not isinstance(self.protocol, Http1):
-            raise RuntimeError("the connection can't be taken over: it is not one of HTTP/1.1, or was taken before")
+            raise RuntimeError("the connection can't be taken over: it does not speak HTTP/1.1, or was taken before")
         head = self.protocol.head_to_take()
         self._taken = True
-        # The reader only waits for the client to leave. Its stream must not have two.
+        # The reader only waits for the client to leave, and a stream must not have two readers.
         self.wire.stop_waiting("the application takes the connection over")
         await self._left.wait()
         # The bytes after the head are the beginning of the other protocol; h11 has kept them unread.
@@ -154,7 +154,7 @@ class HttpConnection:
             self.wire.stop_waiting("the server is ending")
 
     def _expect(self, seconds: float) -> None:
-        """Give the client as much time to send something, unless the server is ending."""
+        """Give the client a number of seconds to send something, unless the server is ending."""
         if not self._context.terminated.is_set():
             self.wire.expire_at(trio.current_time() + seconds)
 
@@ -178,6 +178,6 @@ class HttpConnection:
             # Over HTTP/2 a PING is not the beginning of a request.
             self._silent = event.idle and isinstance(self.protocol, Http1)
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
-            # At the server's end a request was under way, so nothing was done: only now the connection can end.
+            # When the server began to end, a request was under way, so the connection could not end before now.
             if self._context.terminated.is_set():
                 self.shut_if_idle()

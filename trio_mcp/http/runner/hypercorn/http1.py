@@ -51,7 +51,7 @@ class Http1(H11Protocol):
         connection, request = self.connection, self._request
         # h11 stops after the request only for another protocol, or because all of the response has been sent.
         if connection.our_state is not h11.SEND_RESPONSE or connection.next_event() is not h11.PAUSED:
-            raise RuntimeError("the connection can't be taken over: the request has no Upgrade, or was answered")
+            raise RuntimeError("the connection can't be taken over: the request has no Upgrade, or has a response")
         fields = b"".join([b"%b: %b\r\n" % field for field in request.headers])
         return b"%b %b HTTP/%b\r\n%b\r\n" % (request.method, request.target, request.http_version, fields)
 
@@ -90,7 +90,7 @@ class Http1(H11Protocol):
                 if not await self._goes_on(found):
                     break
             except h11.RemoteProtocolError as error:
-                # This needs a response that has not begun: it would look like the rest of one.
+                # This is sent only if no response has begun: it would look like the rest of that one.
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
@@ -156,7 +156,7 @@ class Http1(H11Protocol):
         self.keep_alive_requests += 1
         await self.context.mark_request()
         if stream.closed:
-            # Hypercorn has answered a name that is not in `server_names`, but does not say that the exchange is over.
+            # Hypercorn has refused a host that is not in `server_names`, but does not say that the exchange has ended.
             await self.stream_send(StreamClosed(stream_id=STREAM_ID))
 
     async def _send_h11_event(self, event: Any) -> None:
@@ -224,7 +224,7 @@ class _NextRequest(EventWrapper):
         self._left = False
 
     async def wait(self) -> None:
-        # Raised only after the nursery is closed, or it would come out as an ExceptionGroup.
+        # This is raised only after the nursery is closed, or it would come out as an ExceptionGroup.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             await super().wait()
@@ -243,7 +243,7 @@ class _NextRequest(EventWrapper):
             connection.receive_data(data)
             room -= len(data)
         else:
-            # Full. Without reading there is no telling whether the client is still there, so its time is limited.
+            # It is full. Without reading, nothing shows whether the client is still there, so its time is limited.
             await trio.sleep(self._patience)
         self._left = True
         await self.set()

@@ -4,7 +4,7 @@ Hypercorn 0.18 leaves these gaps:
 
 * A peer that never opens a stream's window holds its request forever, even after the connection has ended, while the
   data sent to it piles up.
-* Data on a stream that has been answered ends the connection, and so does a path that is not ASCII.
+* Data on a stream whose response has ended ends the connection, and so does a path that is not ASCII.
 * After a number of requests the connection ends at once, with the requests under way. Here the number is not limited.
 * A stream that the peer has reset is never forgotten, and keeps the connection from becoming idle.
 * The peer decides how many header fields are remembered to compress later ones.
@@ -30,7 +30,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import DeadlockError, MissingStreamError
 
-from trio_mcp.http.framing import MAX_FRAMING
+from trio_mcp.http.framing import MAX_FRAMING, TOKEN
 from trio_mcp.http.runner.wire import PIECE
 
 __all__ = ["Http2"]
@@ -43,7 +43,7 @@ MAX_TABLE = 4096
 
 The encoder searches the table for every field that it writes."""
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TOKEN = re.compile(TOKEN)
 
 
 class Http2(H2Protocol):
@@ -76,7 +76,7 @@ class Http2(H2Protocol):
         while not self.closed:
             try:
                 stream_id = next(self.priority)
-            except DeadlockError:  # priority's word for: every stream is blocked
+            except DeadlockError:  # every stream is blocked
                 await self._flush()
                 await self.has_data.wait()
                 await self.has_data.clear()
@@ -136,8 +136,8 @@ class Http2(H2Protocol):
         await self._flush()
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
-        # Instead of hypercorn's: no WebSocket, a `_Buffer`, no upper-casing of the method (RFC 9110, section 9.1: it is
-        # case-sensitive), and no count of requests that ends the connection.
+        # This differs from hypercorn's: it opens no WebSocket, has a `_Buffer`, leaves the method as it is (RFC 9110,
+        # section 9.1: it is case-sensitive), and has no count of requests that ends the connection.
         stream_id, fields = request.stream_id, dict(request.headers)
         stream = HTTPStream(
             self.app,
@@ -166,7 +166,7 @@ class Http2(H2Protocol):
         )
         await self.context.mark_request()
         if stream.closed:
-            # Hypercorn has answered a name that is not in `server_names`, but does not say that the exchange is over.
+            # Hypercorn has refused a host that is not in `server_names`, but does not say that the exchange has ended.
             await self.stream_send(StreamClosed(stream_id=stream_id))
 
     async def _send_data(self, stream_id: int) -> None:
@@ -177,13 +177,13 @@ class Http2(H2Protocol):
             await buffer.close()  # the end has been sent: wake the request that waits for that
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
-        """Ignore it: RFC 9113, section 5.3.2, deprecates priorities."""
+        """Ignore the event: RFC 9113, section 5.3.2, deprecates priorities."""
 
     def _is_mostly_framing(self, event: h2.events.DataReceived) -> bool:
         """Return whether a body arrives in too many small frames, each of which costs time (RFC 9113, section 10.5)."""
         buffer = self.stream_buffers.get(event.stream_id)
         if not isinstance(buffer, _Buffer):
-            return False  # it has been answered
+            return False  # its response has ended
         # The flow-controlled length includes padding. Content pays for a quarter of itself in framing.
         buffer.framing += FRAME_HEAD + event.flow_controlled_length - len(event.data) * 5 // 4
         return buffer.framing > MAX_FRAMING

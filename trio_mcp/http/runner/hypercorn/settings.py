@@ -1,4 +1,4 @@
-"""Hypercorn's configuration: the one that its runner has by default, and settings that are made from a user's."""
+"""Hypercorn's configuration: the one that its runner has by default, and settings that are made from a given one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuietConfig(Config):
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
-        # The wall clock, as it is a date that is formatted.
+        # This is the wall clock, as a date is formatted.
         now = int(time.time())
         if self._dated[0] != now:
             self._dated = (now, super().response_headers(protocol))

@@ -92,7 +92,7 @@ class Events(Extras):
 class Tasks:
     """The task group in which hypercorn starts its tasks.
 
-    Here what the application leaves unread blocks no task, and what it raises ends only its exchange.
+    Here a body that the application leaves unread blocks no task, and an exception ends only its exchange.
 
     Args:
         nursery: The nursery of the connection.

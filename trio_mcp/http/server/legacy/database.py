@@ -1,4 +1,4 @@
-"""An SQLite database in a thread that stays: what waits together becomes one transaction."""
+"""An SQLite database with a thread of its own, where operations that wait together become one transaction."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class _Job:
             self.token.run_sync_soon(trio.lowlevel.reschedule, self.task, result)
 
 
+@attrs.define(eq=False)
 class Database:
     """An SQLite file, and the thread that opens, uses and closes it.
 
@@ -55,27 +56,27 @@ class Database:
         running: Whether there is a thread.
     """
 
-    def __init__(self, path: str | bytes, prepare: Callable[[sqlite3.Connection], object]) -> None:
-        self._path = path
-        self._prepare = prepare
-        self._file: SqliteFile | None = None
-        self._lock = threading.Lock()  # for `_jobs` and `running`; held for moments
-        self._jobs: deque[_Job] = deque()
-        self.running = False
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # rings once for each job
+    _path: str | bytes
+    _prepare: Callable[[sqlite3.Connection], object]
+    _file: SqliteFile | None = None
+    _lock: threading.Lock = attrs.Factory(threading.Lock)  # for `_jobs` and `running`; held for moments
+    _jobs: deque[_Job] = attrs.Factory(deque)
+    running: bool = False
+    _bell: queue.SimpleQueue[None] = attrs.Factory(queue.SimpleQueue)  # rings once for each job
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what a function returns, called in the thread and in a transaction, which its failure undoes.
+        """Call a function in the thread, in a transaction that its failure undoes, and return what it returns.
 
         While the transaction lasts, no other process writes.
 
-        The function may be called twice: if another one fails in the same transaction, each gets one of its own.
+        The function may be called twice: if another one fails in the same transaction, each gets a transaction of
+        its own.
 
         Raises:
-            Exception: What opening the database, the function or the transaction has raised.
+            Exception: Whatever opening the database, the function or the transaction raises.
 
-        If it is cancelled before the thread has taken the function, that is not called. Afterwards, it waits for the
-        end of the transaction, and returns.
+        If it is cancelled before the thread has taken the function, the function is not called. After that, it waits
+        for the end of the transaction, and returns.
         """
         result: T = await self._submit(work)
         return result
@@ -94,7 +95,7 @@ class Database:
             self._bell.put(None)
         else:
             try:
-                # A thread of Trio's: it doesn't keep the process alive, and serves others afterwards.
+                # Trio's threads don't keep the process alive, and are used again.
                 trio.lowlevel.start_thread_soon(self._serve, lambda _: None, "event store")
             except BaseException:
                 with self._lock:
@@ -154,7 +155,7 @@ class Database:
                 if len(group) == 1:
                     group[0].done(outcome.Error(exc))
                 else:
-                    groups = [[job] for job in group]  # all of it was undone: one by one, each shows what it can do
+                    groups = [[job] for job in group]  # all was undone; alone, each shows whether it fails
             else:
                 for job, value in zip(group, values, strict=True):
                     job.done(outcome.Value(value))

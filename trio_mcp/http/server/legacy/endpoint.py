@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
+from typing import Final
 from urllib.parse import parse_qs, quote
 
 import trio
@@ -26,6 +27,11 @@ from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, Requ
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
+
+# Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
+TOO_MANY_SESSIONS: Final = refuse(
+    503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
+)
 
 
 class Endpoint(LegacyEndpoint):
@@ -51,13 +57,12 @@ class Endpoint(LegacyEndpoint):
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        # A stranger must not be able to tell this session from none, in any respect.
-        known = session is not None and session.owner == owner and not session.connection.closed
-        revision = session.revision if session is not None and known else None
-        if revision is None:
-            text = "the session is unknown or has ended: send initialize, without a session id"
-            return refuse(404, text, request_id)
-        return revision
+        # To anyone but its owner, this session must look like an unknown one in every respect.
+        if session is not None and session.owner == owner and not session.connection.closed:
+            revision = session.revision
+            if revision is not None:
+                return revision
+        return refuse(404, "the session is unknown or has ended: send initialize, without a session id", request_id)
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
         if self._options.settings["stateless"]:
@@ -72,7 +77,7 @@ class Endpoint(LegacyEndpoint):
                 self._rest(session)
 
     def _use(self, session_id: str | None) -> HttpSession:
-        """Find a session for an HTTP request of it; the session can't expire before `_rest`."""
+        """Return a session for one of its HTTP requests; it can't expire before `_rest`."""
         session = self._sessions[session_id or ""]
         self._idle.pop(session.id, None)
         return session
@@ -84,20 +89,18 @@ class Endpoint(LegacyEndpoint):
         # There was no handshake: the version header is all that is known of the client.
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
-        # In the task of this exchange: nothing of the session outlives the POST.
+        # The session runs in the task of this exchange: nothing of it outlives the POST.
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
                 await session.post(accepted, request, answer, held)
             finally:
-                session.end("the request is answered")
+                session.end("the exchange has ended")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
         if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
-            refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
-            # Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
-            await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
+            await answer.refuse(TOO_MANY_SESSIONS)
             return
         assert isinstance(accepted.message, Request)
         session = HttpSession(self._run, self._options, self._live, owner=request.owner)
@@ -148,14 +151,13 @@ class Endpoint(LegacyEndpoint):
         await answer.whole(204)
 
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
-        # The client proves by the id that the events are its own: ids are unguessable, and the store knows the session
-        # only by a digest of it, and of its owner.
+        # The session id proves that the events are the client's own: it can't be guessed, and the store knows the
+        # session only by a digest of the id and the owner.
         session_id, store = request.headers.get(SESSION_ID), self._options.settings["event_store"]
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False
         stream, cursor = found
-        started = False
         while True:
             try:
                 events = await store.after(key_of(session_id, request.owner), stream, cursor)
@@ -167,21 +169,20 @@ class Endpoint(LegacyEndpoint):
             if not events:
                 break
             # This waits for the first page: before that the refusal may still be sent instead.
-            if not started:
+            if not answer.started:
                 await answer.start_events()
-            started = True
             for event in events:
                 cursor = event.number
                 await answer.send(encode_event(event.data, event="message", id=event_id(stream, cursor)))
-        if started:
-            await answer.finish()
-        return started
+        await answer.finish()
+        return answer.started
 
     def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
         session = self._sessions.get(request.headers.get(SESSION_ID) or "")
         if session is None or session.owner != request.owner:
             return
-        # A malformed response has an id and expects nothing in return; only such a one may fail our request.
+        # A malformed response has an id and expects nothing in return; only such a message may fail
+        # our request.
         if not message.expects_answer and message.id is not None:
             session.feed(message)
 
@@ -265,7 +266,7 @@ class Endpoint(LegacyEndpoint):
                     continue
                 session = self._sessions[first[0]]
                 if session.connection.busy:  # its client has left, and may come back for the response
-                    # But a handler that waits for its answer would keep the session forever.
+                    # A handler that waits for the client's response would keep the session forever.
                     session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
@@ -300,8 +301,7 @@ class SseSessions:
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Open a session and serve its stream; the session ends with it."""
         if len(self._sessions) >= self._options.settings["max_sessions"]:
-            text = "too many sessions; try again later"
-            return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
+            return TOO_MANY_SESSIONS
         session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
         # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
         # The query carries the session, as this transport has no header for it.
@@ -354,7 +354,7 @@ class SseSessions:
         return None
 
     def _named(self, request: HttpRequest) -> HttpSession | None:
-        # Bounded (chosen): our ids have 43 characters, and a peer may send a query of any length.
+        # The bound is chosen: our ids have 43 characters, and a peer may send a query of any length.
         query = request.scope.get("query_string", b"").decode("latin-1")[:1000]
         session = self._sessions.get(parse_qs(query).get("session_id", [""])[0])
         return session if session is not None and session.owner == request.owner else None

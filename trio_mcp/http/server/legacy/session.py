@@ -21,7 +21,7 @@ from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter, Writer
 from trio_mcp.http.server.options import HttpOptions
-from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
+from trio_mcp.http.sse import COMMENT, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.events import Hold
 from trio_mcp.jsonrpc.messages import (
@@ -41,7 +41,6 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
-COMMENT = encode_comment()
 MAX_JOINED: Final = 64 * 1024
 """Bytes of a message up to which the priming event is put before it. Chosen: a longer one costs more to copy."""
 PRIMING_DELAY: Final = 0.02
@@ -52,8 +51,8 @@ by then, and cost a quarter less; and a client that is cut off so soon may not h
 def key_of(session_id: str, owner: Owner | None) -> str:
     """Return the name of a session in an event store.
 
-    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it: no other finds the
-    events, not even in another run.
+    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it, so that no
+    other owner finds the events, not even in another run.
     """
     whole = session_id if owner is None else json.dumps([session_id, *owner])
     return hashlib.sha256(whole.encode()).hexdigest()
@@ -86,11 +85,11 @@ class HttpSession:
         owner: To whom it belongs, where tokens are judged.
 
     Attributes:
-        owner: The same.
+        owner: The owner, as given.
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
-        greeting: What a client gets first on a stream; None for an event id to reconnect with.
+        greeting: The event that a client gets first on a stream; None for an event id to reconnect with.
         exchanges: How many HTTP requests of the session are being served.
         forgotten: Whether the client has no more use for the session, so that its stored events are deleted, too.
         over: Set when the session has ended completely.
@@ -112,7 +111,7 @@ class HttpSession:
         self.router = StreamRouter(
             self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
         )
-        # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
+        # POSTs feed it, and it reads no link: an idle session has a single task, whose nursery runs the handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.owner = owner
         self.greeting: bytes | None = None
@@ -143,8 +142,8 @@ class HttpSession:
                 try:
                     await trio.sleep_forever()
                 finally:
-                    # Already here, since closing the nursery takes a turn of the event loop, in which a POST could
-                    # still find the session open.
+                    # This can't wait: closing the nursery takes a turn of the event loop, in which a POST could still
+                    # find the session open.
                     self.end("the server has ended")
         except Exception:
             logger.exception("an HTTP session failed")
@@ -181,7 +180,7 @@ class HttpSession:
         """Serve a POST."""
         message, metadata = accepted.message, request.metadata
         if self.connection.closed:  # only a stateless session, which the end of the server closed as it was opened
-            await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
+            await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
             return
         if not accepted.owes_answer:
             self.feed(message, metadata, held)
@@ -191,17 +190,19 @@ class HttpSession:
         ids = _requests_in(message)
         taken = [request_id for request_id in ids if self.router.of_request(request_id) is not None]
         if taken or len(set(ids)) < len(ids):
-            refusal = refuse(400, "the id of the request is already in use", taken[0] if taken else None)
-            await answer.whole(refusal.status, refusal.body, refusal.headers)
+            await answer.refuse(refuse(400, "the id of the request is already in use", taken[0] if taken else None))
             return
-        # A batch without a valid request: the errors it gets can't be routed, as no stream is known by their ids.
+        # The errors for a batch without a valid request can't be routed, as no stream is known by their ids.
         if not ids and type(message) is Batch:
             self.feed(message, metadata, held)
-            faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
-            errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
+            errors = tuple(
+                ErrorResponse(item.id, ErrorData(item.code, item.reason))
+                for item in message.items
+                if type(item) is Malformed and item.expects_answer
+            )
             await answer.whole(400, encode(Batch(errors)))
             return
-        # Open the stream first: feeding may answer on the spot, and the response must find its stream.
+        # Open the stream first: feeding may respond at once, and the response must find its stream.
         stream = self.router.open(ids, may_stream=accepted.may_stream)
         self.feed(message, metadata, held)
         await self._carry(stream, request, answer, 0, at_once=False)
@@ -222,22 +223,22 @@ class HttpSession:
         store = self.router.store
         if found is None or store is None:
             text = "the Last-Event-ID is not from this session" if store else "this server can't resume streams"
-            await _refuse(answer, 400, text)
+            await answer.refuse(refuse(400, text))
             return
         number, cursor = found
         stream = self.router.streams.get(number) or self.router.faulty.get(number)
         if stream is not None and cursor > stream.last:
-            await _refuse(answer, 400, "the Last-Event-ID names an event that was never sent")
+            await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
             return
         turn = 0
-        # A client may ask twice, as its first connection died unnoticed. The store is asked with an await, so both
-        # may wait there: the turn tells which is the newest.
+        # A client may ask twice if its first connection died unnoticed. Asking the store takes an await, so both may
+        # wait there: the turn tells which is the newest.
         if stream is not None:
             turn = stream.turn = stream.turn + 1
         try:
             events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
-            await _refuse(answer, 410, f"{exc}; repeat the request")
+            await answer.refuse(refuse(410, f"{exc}; repeat the request"))
             return
         if stream is None:
             # The stream has ended, and everything sent on it is in the store: a stand-in that only replays.
@@ -253,7 +254,7 @@ class HttpSession:
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Feed a message from the client to the connection."""
         items: Sequence[Any] = message.items if type(message) is Batch else (message,)
-        # First, so that the loss of a stream no longer fails a request of the server that has its response.
+        # This comes first: the loss of a stream must not fail a request of the server that has its response.
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
@@ -283,7 +284,7 @@ class HttpSession:
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: NumberedStream, cursor: int) -> bytes:
-        """Return what a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
+        """Return the bytes that a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
         # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the
@@ -331,7 +332,7 @@ class HttpSession:
             self.router.tidy(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
-        # Outside the writer's scope: a stream that was taken over by a newer response still gets its end on the wire.
+        # This is outside the writer's scope: a response whose stream a newer one took over still gets its end.
         if not writer.gone and not answer.finished:
             await self._finish(stream, writer, answer)
 
@@ -343,7 +344,7 @@ class HttpSession:
         elif await self._write_alone(stream, writer, answer, cursor):
             return
         with writer.scope:
-            await trio.lowlevel.checkpoint_if_cancelled()  # while it waited
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been cancelled while it waited
             if at_once or (writer.first and (stream.ready <= cursor or writer.until is not None)):
                 await answer.start_events()
                 await answer.send(writer.take_first())
@@ -352,7 +353,7 @@ class HttpSession:
     async def _write_alone(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> bool:
         """Wait for the first message, and write it if it is the response.
 
-        Most responses come alone, and the way of a stream would cost them a third of their time.
+        Most responses come alone, and writing them as a stream would cost a third of their time.
 
         Returns:
             Whether it was written. False if there is more than the response, or nothing.
@@ -367,7 +368,7 @@ class HttpSession:
                 await stream.change()
         if writer.until is not None or writer.scope.cancel_called or not stream.complete or stream.ready != 1:
             return False
-        # Outside any scope: it is a single write, which ends with the connection at the latest.
+        # It needs no scope: it is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
         return True
 
@@ -384,7 +385,7 @@ class HttpSession:
         if answer.started:
             await answer.finish()
         elif self.connection.closed:
-            await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
+            await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
         else:
             await answer.whole(202)  # its client has cancelled the request
 
@@ -429,7 +430,7 @@ class HttpSession:
         if writer.first and len(events[0].data) > MAX_JOINED:
             await answer.start_events()
             await answer.send(writer.take_first())
-        # The response alone, with nothing before it: send it in one piece, as JSON if the client needs no ids.
+        # A response with nothing before it is sent in one piece, as JSON if the client needs no ids.
         only = len(events) == 1 and stream.complete and events[0].number == stream.last
         if not answer.started and only:
             stream.taken = stream.last
@@ -458,7 +459,7 @@ class HttpSession:
 
     def _is_over(self, writer: Writer) -> bool:
         """Return whether the token has expired with which a stream was opened."""
-        # HTTP+SSE has nothing but this stream, so the responses to requests under way come first.
+        # HTTP+SSE has only this stream, so the responses to requests under way come first.
         return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
     async def _next(self, stream: NumberedStream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
@@ -511,8 +512,3 @@ async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIt
 def _requests_in(message: Incoming) -> list[RequestId]:
     items: Sequence[Message | Malformed] = message.items if type(message) is Batch else (message,)  # type: ignore[assignment]
     return [item.id for item in items if type(item) is Request]
-
-
-async def _refuse(answer: HttpAnswer, status: int, text: str) -> None:
-    refusal = refuse(status, text)
-    await answer.whole(refusal.status, refusal.body, refusal.headers)

@@ -1,4 +1,4 @@
-"""An SQLite file: one connection for all that use it in this process, and transactions that lock it first."""
+"""An SQLite file: one connection for all its users in this process, and transactions that lock it first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SqliteFile:
         """Return the file of a path.
 
         Args:
-            path: Where it is. If missing it is created, readable only by its owner. Each ``:memory:`` is another one.
+            path: Where it is. If missing it is created, readable only by its owner. Each ``:memory:`` is a new one.
 
         Raises:
             OSError: If it can't be created, read or written, or has a second name.
@@ -55,7 +55,7 @@ class SqliteFile:
         name = os.fsdecode(path)
         if name == ":memory:":
             return cls(name)
-        # Where symbolic links lead: O_EXCL follows none, and SQLite puts its other files beside the target.
+        # Symbolic links are resolved: O_EXCL follows none, and SQLite puts its other files beside the target.
         real = Path(os.path.realpath(name))
         with _CREATING:
             identity = _create(real)
@@ -68,7 +68,7 @@ class SqliteFile:
             prepare: Called with a new connection: that is, unless another user has opened the file.
 
         Raises:
-            OSError: If the file is no longer the one that it was.
+            OSError: If the file has been replaced.
             sqlite3.Error: If it is not a database; `LockedFile` if another process keeps it locked.
         """
         with self._lock, self._saying_what_is_locked():
@@ -90,14 +90,14 @@ class SqliteFile:
         return connection
 
     def transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
-        """Return what functions return, called in one transaction, which their failure undoes.
+        """Call functions in one transaction, which a failure undoes, and return what they return.
 
-        No other process writes in between: the transaction begins with the lock for writing. One that began with a read
-        would see the others' changes between that and its own.
+        No other process writes in between: the transaction begins with the lock for writing. If it began with
+        a read, others could write between that and its own writes.
 
         Raises:
             LockedFile: If another process keeps the file locked.
-            Exception: What a function, or the transaction, has raised.
+            Exception: Whatever a function or the transaction raises.
         """
         with self._lock, self._saying_what_is_locked():
             connection: Any = self._connection
@@ -113,7 +113,7 @@ class SqliteFile:
         return values
 
     def close(self) -> None:
-        """Close it for one user; with the last one, the connection."""
+        """Close it for one user; the last one closes the connection."""
         with self._lock:
             self._users -= 1
             if not self._users and self._connection is not None:
@@ -130,7 +130,7 @@ class SqliteFile:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            # Its low byte; the others say more. What a function raised by itself has none.
+            # The low byte is the error; the others say more. An exception that a function raised itself has no code.
             if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise LockedFile(

@@ -34,9 +34,9 @@ CREATE TABLE IF NOT EXISTS events (
 );
 """
 
-# By id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps in the ids,
-# so fewer than max_events may be kept. All before the first event that is not too old go; if the clock was set back,
-# older ones behind it stay for a while, where `after` does not find them.
+# This prunes by id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps
+# in the ids, so fewer than max_events may be kept. Every event before the first that is not too old is deleted; if the
+# clock was set back, older ones behind it stay for a while, where `after` does not find them.
 PRUNE = """
 DELETE FROM events WHERE id < max(
     (SELECT id FROM events WHERE time >= ? ORDER BY id LIMIT 1),
@@ -162,7 +162,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         return self
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        # The wall clock, unlike in memory: times must mean the same after a restart of the process or the machine.
+        # This is the wall clock, unlike in memory: times must keep their meaning after a restart of the machine.
         now = time.time()
         rows = [(session, event.stream, event.number, now, event.data) for event in events]
 
@@ -185,7 +185,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
                 (session, stream, number, oldest, PAGE + 1),
             ).fetchall()
 
-        # The query includes the event of ``number`` itself: it tells "nothing follows yet" from "all of it is gone".
+        # The query includes the event of ``number`` itself: it shows whether nothing follows yet or all is gone.
         rows = await self._database.run(select)
         if not rows or rows[0][0] > number + 1:
             raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")

@@ -4,8 +4,8 @@ A message goes on the stream of the request it belongs to, or on the one for mes
 
 A stream outlives the HTTP responses that carry it: with an event store, a client whose connection broke comes back for
 the rest. The messages on a stream are numbered, and a writer is a cursor over the numbers. It takes messages from the
-stream's own queue, and, with a store, from there whenever the queue doesn't have the next one. So nothing is lost or
-sent twice between the replay and live messages.
+stream's own queue and, if there is a store, from the store whenever the queue doesn't have the next one. So nothing is
+lost or sent twice between the replay and live messages.
 
 2025-11-25 `basic/transports`, Sending Messages, 6, and Listening for Messages, 4: every message is sent on one stream
 only. Routing never waits for a stream. It waits for the event store, which all streams share.
@@ -68,15 +68,15 @@ MAX_UNSTORED = 64
 """How many messages may wait for the event store before senders wait (chosen)."""
 
 MAX_FAULTY = 64
-"""Streams whose response the event store refused that are kept for a client that comes back; chosen. Then the oldest
-go."""
+"""How many streams whose response the event store refused are kept for a client that comes back (chosen). Beyond that,
+the oldest are dropped."""
 
 STORE_FAILED = "the event store failed"
 
 MAX_CONTROL = 2048
-"""How many cancellations and responses given on the spot may wait for the store beyond that; further ones are dropped.
+"""How many cancellations and immediate responses may wait for the store beyond `MAX_UNSTORED`; more are dropped.
 
-As many as in a session's control lane."""
+It is the size of a session's control lane."""
 
 
 @attrs.define(eq=False)
@@ -89,9 +89,9 @@ class Writer:
         until: The number of the message after which the response ends early, for the client to come back; None if it
             goes on to the end of the stream.
         retry: Seconds after which the client should come back; None if it isn't told.
-        expires: When it ends, by Trio's clock, because its token has expired: once all there is was written.
+        expires: When its token expires, by Trio's clock: then it ends, once the messages at hand are written.
         fault: Why the response can't carry the stream to its end.
-        first: What is still to be sent before all messages.
+        first: The bytes that are still to be sent before any message.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
@@ -157,7 +157,7 @@ class NumberedStream:
 
     @property
     def overrun(self) -> bool:
-        """Whether more messages wait than are kept, with or without a writer."""
+        """Whether more messages wait than may be kept, with or without a writer."""
         if self._queue is None:
             return False
         limit = MAX_WAITING if self.writer is not None else MAX_DETACHED
@@ -175,7 +175,7 @@ class NumberedStream:
         self._advance(self.last)
 
     def keep(self, event: StoredEvent) -> None:
-        """Allow a message to be sent, now that the store has it, and spare its writer the look into the store."""
+        """Allow a message to be sent, now that the store has it, and keep it for the writer to save a read."""
         if self.writer is not None:
             if self._queue is None:
                 self._queue = deque()
@@ -233,7 +233,7 @@ class NumberedStream:
         # `HttpSession.resume` compares turns after its wait for the store, to learn whether it was overtaken.
         self.turn += 1
         if self.writer is not None:
-            # A client reconnects before the server notices that its old connection is dead.
+            # A client may reconnect before the server notices that its old connection is dead.
             self.writer.scope.cancel("the client has opened the stream again")
             self.wake()  # the writer may wait outside its scope
         self.writer = writer
@@ -249,7 +249,7 @@ class NumberedStream:
 
 @attrs.frozen(eq=False)
 class Unstored:
-    """A message that waits for the store; ``question`` is our request if it is one."""
+    """A message that waits for the store; ``question`` is the message if it is a request."""
 
     stream: NumberedStream
     event: StoredEvent
@@ -333,7 +333,7 @@ class StreamRouter:
 
     def release(self, request_id: RequestId) -> None:
         """Record that a request gets no response; its stream ends if it owes no other."""
-        # Not there any more if its response was put before.
+        # It is gone already if its response was put before.
         stream = self._by_request.pop(request_id, None)
         if stream is not None:
             stream.owed.discard(request_id)
@@ -366,7 +366,7 @@ class StreamRouter:
             self._fail(request_id, why)
 
     def give_up_questions(self, why: str) -> None:
-        """Fail all our requests that the client has not answered."""
+        """Fail all our requests that the client has not responded to."""
         for request_id in [*self._asked]:
             self._fail(request_id, why)
 
@@ -376,8 +376,7 @@ class StreamRouter:
             self._asked.pop(request_id, None)
 
     def _fail(self, request_id: RequestId, why: str) -> None:
-        # The failure goes through the session's front door, like a response: so the call fails in one place, with one
-        # kind of error.
+        # The failure goes in by the same way as a response, so that calls fail in one place, with one kind of error.
         self._asked.pop(request_id, None)
         self._owner.feed(TransportFailure(TransportError(why), request_id))
 
@@ -409,7 +408,8 @@ class StreamRouter:
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
-        # Messages never wait to be put here, so they need separate bounds: a slow store must not cost the memory.
+        # Messages never wait to be put here, so they need bounds of their own: a slow store must not use up the
+        # memory.
         if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
             return False
         if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
@@ -482,14 +482,14 @@ class StreamRouter:
             case Batch():
                 return self._settle([item.id for item in message.items])  # type: ignore[union-attr]
             case Request():
-                # On the stream of the request that it serves, or else on the one that the client holds open by a GET.
+                # It goes on the stream of the request that it serves, or else on the one that a GET holds open.
                 stream = self.of_request(related) or self.rest
                 if not stream.may_stream:
                     stream = self.rest
                 self._asked[message.id] = stream
                 return stream
         assert isinstance(message, Notification)
-        if message.method == "notifications/cancelled":  # goes where our request went
+        if message.method == "notifications/cancelled":  # it goes where our request went
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
         # A notification for a request whose stream carries only the response is dropped: see ``json_only`` of
@@ -503,7 +503,7 @@ class StreamRouter:
             if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
                 found.owed.discard(request_id)
                 stream = found
-        # A batch is answered as a whole, so nothing else is owed: a request of it without a response was cancelled.
+        # A batch gets one response, so nothing else is owed: a request in it without a response was cancelled.
         if stream is not None:
             for request_id in stream.owed:
                 self._by_request.pop(request_id, None)
@@ -515,7 +515,7 @@ class StreamRouter:
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
         elif self.store is not None:
-            # Stored first and sent then: an id that a client has seen must be one that it can come back with, even
+            # It is stored before it is sent: a client must be able to come back with any id that it has seen, even
             # after a crash.
             stream.last += 1
             if self._unstored is None:
@@ -546,7 +546,7 @@ class StreamRouter:
         stream.detach(stream.writer)
         self.lose(stream, "the client does not read the stream that the request was sent on")
         for request_id in tuple(stream.owed):
-            # As if the client had cancelled it: the handler's result could reach no one.
+            # This acts as if the client had cancelled it: the handler's result could not reach the client.
             params = {"requestId": request_id, "reason": "the client does not read the response"}
             self._owner.feed(Notification("notifications/cancelled", params))
 
@@ -559,7 +559,7 @@ class StreamRouter:
             self._storing = False
 
     async def store_rest(self) -> None:
-        """Hand everything to the store that it doesn't have yet.
+        """Hand the store everything that it doesn't have yet.
 
         A stream whose messages it refuses loses them, and only the exchange that it belongs to fails.
         """
