@@ -121,7 +121,7 @@ class Limits:
         return self.on_progress is not None or self.reset_on_progress
 
     wants_scope: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether the call needs a cancel scope: it wants progress, or has to ask for room of its own."""
+    """Whether the call needs a cancel scope: it wants progress, or has to ask for room by itself."""
 
     @wants_scope.default
     def _wants_scope(self) -> bool:
@@ -164,7 +164,7 @@ class Call:
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
         self.behind: Delivery | None = None
-        # Made with the first progress: most calls have none.
+        # The queue is made with the first progress: most calls have none.
         self._progress: deque[tuple[dict[str, Any], int]] | None = None
         self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
@@ -202,18 +202,18 @@ class Call:
     async def wait(self) -> None:
         """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was.
 
-        With an outcome it is always a checkpoint, also if that is already there.
+        If there is an outcome already, it is a checkpoint nevertheless.
         """
-        # A peer in this process may answer before the call begins to wait. The call must still be a checkpoint; a
+        # A peer in this process may respond before the call begins to wait. The call must still be a checkpoint; a
         # cancellation can no longer undo it (rule 11 of docs/design.md).
         if self.outcome is not None:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        # Straight on Trio's scheduler: a trio.Event for each request would cost more, and can't be set twice.
+        # This uses Trio's scheduler directly: a trio.Event for each request would cost more, and can't be set twice.
         elif not self._progress:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
-                # Or the reader would wake a task that waits for something else by now.
+                # Otherwise the reader would wake a task that waits for something else by then.
                 self._task = None
                 return trio.lowlevel.Abort.SUCCEEDED
 
@@ -240,7 +240,7 @@ class Deadlines:
         self._spawn = spawn
         self._stopwatch = stopwatch
         self._watched = False
-        # Ids and not the requests, which would keep the arguments and results of calls that have long returned.
+        # The heap has ids: requests would keep the arguments and results of calls that have long returned.
         self._heap: list[tuple[float, RequestId]] = []
         self._capacity = MIN_CAPACITY
         self._alarm: TimeLimit | None = None
@@ -258,7 +258,7 @@ class Deadlines:
         if not self._watched:
             self._watched = True
             self._spawn(self._watch)
-        # Without an alarm the watching task has yet to look at the heap, and will see this deadline by itself.
+        # Without an alarm, the watching task has yet to look at the heap, and will find this deadline there.
         elif self._alarm is not None and deadline < self._alarm_at:
             self._alarm.deadline = self._alarm_at = deadline
 
@@ -312,13 +312,13 @@ class Calls:
         self._stopwatch = current_stopwatch()
         self._deadlines = Deadlines(peer, spawn, self._stopwatch)
         self._spawn = spawn
-        # The requests of calls that wait for room, in order. One task sends them: a call that waited for room by itself
-        # would need a cancel scope for its timeout, and two more turns.
+        # The requests of calls that wait for room, in order. One task sends them: a call that waited for room itself
+        # would need a cancel scope for its timeout, and two more turns of the loop.
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None
         self.ended = trio.Event()
-        self.usual = Limits.of(options.calls, {})  # made once, as most calls have them
+        self.usual = Limits.of(options.calls, {})  # made once, as most calls have these
 
     def check_open(self) -> None:
         """Raise the reason why calls can't be made any more, if there is one."""
@@ -414,7 +414,7 @@ class Calls:
     async def _send_unsent(self) -> None:
         while self._unsent:
             await self._sink.room()
-            # Room for one, at least; meanwhile callers may have left, or the session may have been closed.
+            # There is room for one, at least. Callers may have left meanwhile, or the session may have been closed.
             more = True
             while self._unsent and more:
                 message, outgoing = self._unsent.pop(next(iter(self._unsent)))
@@ -442,7 +442,7 @@ class Calls:
         while True:
             await waiting.wait()
             while (params := waiting.take_progress()) is not None:
-                # Counted from when the caller takes the progress, not from its arrival.
+                # The time counts from when the caller takes the progress, not from its arrival.
                 if limits.reset_on_progress:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
@@ -469,7 +469,7 @@ class Calls:
 
 
 def _timeout(method: str, limits: Limits, in_all: bool) -> RequestTimeout:
-    # If both limits have been reached, the total one is named: raising the other would not help.
+    # If both limits have been reached, the total is named: it would not help to raise the other.
     if limits.timeout is None or in_all:
         assert limits.total_timeout is not None
         return RequestTimeout(method, limits.total_timeout, "total_timeout")

@@ -143,7 +143,7 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
-        # The revision holds from here on: a client of the modern era answers no requests.
+        # The revision counts from here on: a client of the modern era responds to no requests.
         self._peer.revision = revision
         try:
             supported, server = await self._probe(revision, timeout)
@@ -159,8 +159,8 @@ class ClientSession(BaseSession):
         """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
 
         Sends ``server/discover`` first. Without a modern response within ``probe_timeout`` of the options the server
-        is taken for a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429, 500)
-        is an error.
+        is assumed to be a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429,
+        500) is an error.
 
         Args:
             handshake_first: Whether to begin with the handshake, for a server that is known to be a legacy one.
@@ -179,7 +179,7 @@ class ClientSession(BaseSession):
             try:
                 supported, server = await self._probe(revision, self.options.calls.probe_timeout)
             except RequestTimeout:
-                # Some legacy servers never answer a request that they don't know.
+                # Some legacy servers never respond to a request that they don't know.
                 supported, server = list(LEGACY_REVISIONS), None
             except HttpError as exc:
                 # Any other trouble says nothing about the server's era, so the handshake would only hide it.
@@ -194,7 +194,7 @@ class ClientSession(BaseSession):
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
             if chosen is None:
                 break
-            # Perhaps the one just refused; but the server lists it as supported, so try it once more.
+            # This may be the revision just refused; but the server lists it as supported, so it is tried once more.
             revision = chosen
         # A modern error may have listed what the server serves; the handshake needs a legacy revision among that.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
@@ -248,6 +248,9 @@ class ClientSession(BaseSession):
     ) -> dict[str, Any]:
         """Send a request whose id the caller needs to know, and wait for its result.
 
+        Notifications that belong to a ``subscriptions/listen`` carry its id, and the first of them may arrive before
+        `send_request` could say what the id is.
+
         Args:
             method: The method.
             params: Its parameters.
@@ -263,19 +266,26 @@ class ClientSession(BaseSession):
         """Make every later request ask for log messages of a level (modern era only)."""
         self._log_level = level
         if self._era is not None:
-            self._era = attrs.evolve(self._era, log_level=level)  # which stamps each request with the level
+            self._era = attrs.evolve(self._era, log_level=level)  # the era stamps each request with the level
 
     # --- the life of the session ----------------------------------------------------------------------------------
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-        """Run a function in a task that ends with the session; return False if the session has ended."""
+        """Run a function in a task that ends with the session; return False if the session has ended.
+
+        It is for work that outlives the block it comes from, such as telling the server that a subscription has ended.
+        """
         if self.closed or self._nursery is None:
             return False
         self._nursery.start_soon(function, *arguments)
         return True
 
     async def raise_loss(self) -> NoReturn:
-        """Wait until the session can make no more calls, then raise what every call would raise."""
+        """Wait until the session can make no more calls, then raise what every call would raise.
+
+        It is for a task that depends on the session while no call is under way, such as one that waits for
+        notifications: `wait_closed` returns only later, and without the reason.
+        """
         await self._calls.ended.wait()
         self._calls.check_open()
         raise AssertionError("a session that is lost has a reason")

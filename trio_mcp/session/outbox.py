@@ -126,7 +126,7 @@ class Outbox:
 
     def _start_writer(self) -> None:
         if not self._has_writer:
-            # Set here, because the task starts later: another message before that would start a second one.
+            # This is set here, because the task starts later, and another message before that would start a second one.
             self._has_writer = True
             self._spawn(self._write)
 
@@ -139,7 +139,7 @@ class Outbox:
             return False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.give_up()
-            return True  # dropped, as the peer is gone: the reader learns of that by itself, and settles the call
+            return True  # dropped, as the peer is gone: the reader finds that out itself, and settles the call
         if type(owner) is OutgoingRequest:
             owner.sent = True  # from now on the peer has to be told of a cancellation
         return True
@@ -150,7 +150,7 @@ class Outbox:
             message, owner = entry
             if self._try_now(message, owner):
                 continue
-            # Set before the wait: cancelled during it, we could not know whether the message got through.
+            # This is set before the wait: if that is cancelled, nothing says whether the message got through.
             if type(owner) is OutgoingRequest:
                 owner.sent = True
             self._writing = True
