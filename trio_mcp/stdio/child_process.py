@@ -64,7 +64,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # In a separate group its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
+            # In a separate group, its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -75,8 +75,8 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
     """Explain the system's error, whose number stands for many causes."""
-    # ENOENT may be about the directory, the program, or the interpreter named in a script; EACCES likewise. Only the
-    # text is found this way, after the fact, so it does no harm if the file system changes meanwhile.
+    # ENOENT may be about the directory, the program, or the interpreter named in a script; so may EACCES. Only the text
+    # is found this way, afterwards, so it does no harm if the file system has changed.
     command, cwd = params.command, params.cwd
     # A wrong `cwd` gives the same ENOENT, with the name of the program.
     if cwd is not None and not Path(cwd).is_dir():
@@ -151,12 +151,12 @@ class ChildProcess:
                     await self._wait_for_group()
         except BaseException:
             self._terminate()
-            # Shielded: a cancelled scope would end every wait at once, and the process would get no time at all.
+            # This wait is shielded: a cancelled scope would end it at once, and the process would get no time at all.
             with trio.move_on_after(min(grace, TERM_MOMENT), shield=True):
                 await self._wait_for_group()
             raise
         finally:
-            # In any case, since SIGTERM can be ignored, and descendants may have ignored everything so far.
+            # SIGTERM can be ignored, and descendants may have ignored everything until now.
             if self._signal_group(signal.SIGKILL):
                 with trio.move_on_after(KILL_MOMENT, shield=True):
                     await self.wait()
@@ -167,7 +167,7 @@ class ChildProcess:
         await self.wait()
         self._reap_adopted()
         while self._signal_group(0):
-            # Polling: the orphans in the group are not our children, so there is nothing to wait for.
+            # The group is polled: its orphans are not our children, so there is nothing to wait for.
             await trio.sleep(0.01)
             self._reap_adopted()
 
@@ -297,9 +297,9 @@ class StderrCopier:
 
     def _catch_up(self) -> None:
         """Take what the child has printed until now, while it is being held back."""
-        # The stream may be closed already, when the client is cancelled while it waits for the answer.
+        # The stream may be closed already, when the client is cancelled while it waits for the response.
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            # Bounded, as a child may print without an end: what is held is, and each turn adds to that.
+            # Each turn adds to the lines that are held, which are bounded, so this ends however much a child prints.
             while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
                 lines = self._cut(chunk)
                 self.tail.extend(map(_text, lines))
@@ -308,7 +308,8 @@ class StderrCopier:
     def _can_hold(self) -> bool:
         """Return whether lines may be held now; what is held is shown in its turn."""
         if not self._held.begun:
-            # Not between two lines that were read together. And a sink that is so slow gets everything.
+            # Holding does not begin between two lines that were read together. And a sink that is so slow gets
+            # everything.
             if self._passing_on:
                 return False
             try:
@@ -325,7 +326,8 @@ class StderrCopier:
             return b""  # as good as its end
 
     async def _keep(self, lines: list[bytes]) -> None:
-        # Before the sink gets them: a slow sink must not keep the error message from the last lines.
+        # The tail is kept before the sink gets the lines: the error message needs the last lines even if the sink is
+        # slow.
         self.tail.extend(map(_text, lines))
         if self._held.wants(lines) and self._can_hold():
             self._held.add(lines)

@@ -47,7 +47,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             raise TransportError(f"there is no standard {name} to serve: it is closed")
     _flush()  # what was printed before the block belongs to the old standard output
     with contextlib.ExitStack() as cleanup:  # undone in reverse order
-        # First the private copies, then the replacements, which overwrite the originals.
+        # The private copies are made before the replacements, which overwrite the originals.
         stdin, stdout = _take(0, cleanup), _take(1, cleanup)
         null = os.open(os.devnull, os.O_RDWR)
         cleanup.callback(os.close, null)
@@ -63,7 +63,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             cleanup.callback(os.close, kept)
             cleanup.callback(os.dup2, kept, fd)
             os.dup2(replacement, fd)
-        # Registered last, so it runs first: what was printed inside the block goes to standard error, not to the wire.
+        # The last callback runs first: what was printed inside the block goes to standard error, not to the wire.
         cleanup.callback(_flush)
         _in_use = True
         try:
@@ -89,7 +89,7 @@ def _flush() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # broken or closed: the code that printed has got the error already, or does not care
+        pass  # broken or closed: the code that printed has already got the error, or does not care
 
 
 def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | SharedStream:
@@ -126,8 +126,8 @@ def is_pollable(fd: int) -> bool:
 class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
     """A stream over a descriptor that stays blocking: it is read and written in threads.
 
-    A thread is started only when the descriptor is ready, so that a cancelled wait leaves none behind. If one blocks
-    nevertheless, because another process was faster, a cancellation abandons it.
+    A thread is started only when the descriptor is ready, so that a cancelled wait leaves none behind. If a thread
+    still blocks, because another process was faster, a cancellation abandons it.
     """
 
     def __init__(self, fd: int) -> None:

@@ -83,7 +83,7 @@ def _as_root(given: object) -> Root:
         steps = unquote(urlsplit(uri).path).split("/")
     except ValueError as exc:
         raise ValueError(f"the root {uri!r} is not a URI: {exc}") from None
-    # A server may compare prefixes: '..', also percent-encoded, could lead out of the root.
+    # A server may compare prefixes: '..', even percent-encoded, could lead out of the root.
     if _ODD.search(uri) or ".." in steps:
         raise ValueError(f"the root {uri!r} must have no '..', spaces or control characters in it")
     return root

@@ -93,7 +93,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     at = 0
     while at < len(text):
         if found := _SKIPPED.match(text, at):
-            # Also what follows a variable: the rest of its line.
+            # This also skips the rest of a line behind a variable.
             at = found.end()
             continue
         found = _VARIABLE.match(text, at)
