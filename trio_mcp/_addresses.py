@@ -19,7 +19,7 @@ _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Reach(enum.IntEnum):
-    """From where an address can be reached, the widest first."""
+    """The places from which an address can be reached, the widest first."""
 
     GLOBAL = 0
     PRIVATE = 1
@@ -87,8 +87,8 @@ _TABLE: Final = {
     """,
 }
 
-# Each of these is sent on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator. With the
-# number of bits behind that address, and what inverts it.
+# Packets to such an address go on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator. Each
+# network has the number of bits behind that address, and a mask that inverts it.
 _WRAPPED: Final = [
     (ipaddress.IPv6Network(network), shift, inverted)
     for network, shift, inverted in (

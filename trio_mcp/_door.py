@@ -65,7 +65,7 @@ def absent(package: str, name: str) -> Exception:
     """Return the error for a name that a package does not have; it says what to write, if that is known."""
     from trio_mcp._renamed import refused_import
 
-    # With the object, so that Python suggests a similar name.
+    # It has the object, so that Python suggests a similar name.
     plain = AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
     return refused_import(package, name, _door_of) or plain
 
@@ -84,7 +84,7 @@ def _read_homes(package: str) -> dict[str, str]:
         homes.update(dict.fromkeys(names, module))
         return SimpleNamespace(**dict.fromkeys(names, True))  # so TYPE_CHECKING is true
 
-    # As code, so neither the source nor a file beside it is needed.
+    # This takes the code, so neither the source nor a file beside it is needed.
     loader: Any = sys.modules[package].__spec__.loader  # type: ignore[union-attr]  # an imported module has one
     exec(loader.get_code(package), {"__builtins__": {"__import__": record}})
     del homes["TYPE_CHECKING"]

@@ -23,5 +23,6 @@ def show_log(level: LogLevel) -> None:
     logger.setLevel(number)
     root = logging.getLogger()
     if not root.handlers:
-        # Not below INFO for other libraries: among what they log for debugging are the fields of requests, with tokens.
+        # Other libraries stay at INFO or above: what they log for debugging includes the fields of requests, with
+        # tokens.
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=max(number, logging.INFO))

@@ -26,7 +26,7 @@ class _LatePattern:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        # Called for missing names only: from now on the method costs no more than that of a compiled pattern.
+        # This is called for missing names only: from now on the method costs no more than that of a compiled pattern.
         found = getattr(re.compile(*self._given), name)  # re keeps what it has compiled for the next name
         setattr(self, name, found)
         return found

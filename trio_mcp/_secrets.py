@@ -355,7 +355,8 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
     own = len(head) - len(head.lstrip(" -"))
     first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the text begins with the bar of YAML, on the name's line
     if first and begins - first <= own:
-        # As far to the left as the name: a value, or the next name, whose own value is looked at by itself.
+        # This stands as far to the left as the name: it is a value, or the next name, whose own value is looked at
+        # separately.
         value = _UNQUOTED.match(text, begins)
         return (MASK, begins if value is None or value[0].endswith(":") else value.end())
     end = begins
@@ -428,7 +429,7 @@ def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes
     """
     for name, value in fields:
         if is_secret(name, Place.WIRE):
-            # Of a cookie, the value alone may be repeated.
+            # A server may repeat the value of a cookie alone.
             for sent in _SENT.findall(value) + [value.partition("=")[2] for value in value.split("; ")]:
                 if len(sent) >= _SHORTEST:
                     text = text.replace(sent.encode(), MASK.encode())

@@ -61,8 +61,8 @@ async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, An
     """Deliver a message to the session, with the transport's metadata, and return whether the session still reads."""
     item = SessionMessage(message, metadata=metadata)
     try:
-        # Without a checkpoint if there is room, as there mostly is: an `await` for each message would cost more than
-        # handing it over. The transport's own reads let other tasks run.
+        # If there is room, as there usually is, this does without a checkpoint: an `await` for each message would cost
+        # more than handing it over. The transport's own reads let other tasks run.
         try:
             inbound.send_nowait(item)
         except trio.WouldBlock:
@@ -80,10 +80,10 @@ async def report_unsent(item: SessionMessage, problem: str, inbound: Inbound) ->
 
 def unsent(item: SessionMessage, problem: str) -> TransportFailure | None:
     """Return the failure of a request that could not be encoded; log what happened to any other message."""
-    # Without it the call would wait until its timeout: no response can come to what was not sent.
+    # Without this, the call would wait until its timeout: a request that was not sent gets no response.
     if isinstance(item.message, Request):
         return TransportFailure(not_sent(item.message.method, problem), item.message.id)
-    # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
+    # A response has already been replaced by an error response (see `encode_or_replace`), so this is only logged.
     logger.error("%s was not sent: %s", type(item.message).__name__, problem)
     return None
 
@@ -108,12 +108,12 @@ def connect_problem(exc: BaseException) -> str:
 
 
 def tls_problem(text: str, plain: str) -> str:
-    """Return why a TLS handshake failed, with a guess where the server has answered without TLS.
+    """Return why a TLS handshake failed, with a guess where the server has responded without TLS.
 
     Args:
         text: What OpenSSL says.
         plain: How the URL of a server without TLS begins.
     """
-    # The second is what OpenSSL says from 3.2 on in some of these cases.
+    # OpenSSL says the second from 3.2 on in some of these cases.
     unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
     return f"{text}; does its URL begin with {plain}?" if unlike_tls else text

@@ -54,7 +54,7 @@ class Principal:
     issuer: str | None = attrs.field(default=None, validator=_check_name)
     client_id: str | None = attrs.field(default=None, validator=_check_name)
     scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
-    # Of one token, not of the identity: they make no difference between two principals.
+    # These belong to one token, not to the identity: they make no difference between two principals.
     claims: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only, eq=False, repr=False, kw_only=True)
     expires_at: float | None = attrs.field(default=None, eq=False, kw_only=True)
 

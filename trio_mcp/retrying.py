@@ -29,7 +29,7 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
 
 
 def asks_anew(error: Exception) -> bool:
-    """Return whether another attempt to connect would ask a person again, who has just said no or nothing."""
+    """Return whether another attempt to connect would ask a person again who has just refused, or not responded."""
     if isinstance(error, LoginRequired):
         return False  # no person is asked; and another program may sign in meanwhile
     return isinstance(error, AuthorizationError) and error.step in ("authorization", "device", "redirection")
@@ -104,11 +104,11 @@ class Backoff:
         if asked is not None and asked > self.patience:
             return None
         if asked is not None and attempt == 0:
-            # Exactly as asked, without jitter: the server has chosen the time itself.
+            # This is exactly as asked, without jitter: the server has chosen the time itself.
             return asked
         try:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)
         except OverflowError:  # without a limit on attempts, the power exceeds a float after about a thousand
             ceiling = self.longest
-        # From (1 - jitter) times the ceiling up to the whole of it.
+        # The wait is from (1 - jitter) times the ceiling up to the whole of it.
         return max(asked or 0.0, ceiling * (1 - self.jitter + self.jitter * random()))

@@ -150,7 +150,7 @@ CURRENT_TRACE: ContextVar[TraceContext | None] = ContextVar("the trace that requ
 
 def _is_traceparent(value: str) -> bool:
     match = _TRACEPARENT.fullmatch(value) if len(value) <= _MAX_PARENT else None
-    # Only versions after 00 may carry more fields.
+    # Only versions after 00 may have more fields.
     return match is not None and (match["version"] != "00" or match["more"] is None)
 
 

@@ -27,7 +27,7 @@ _SEGMENT = frozenset("!$&'()*+,;=:@")  # RFC 3986, section 3.3: allowed in a pat
 _TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
-# Narrower than the RFC's varname: a variable becomes a parameter of a Python function.
+# This is narrower than the RFC's varname: a variable becomes a parameter of a Python function.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Value: TypeAlias = "str | dict[str, str]"
@@ -154,7 +154,7 @@ class UriTemplate:
                 text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
                 if text:
                     parts.append(_Literal(tuple(text)))
-                # More than an expansion would leave unencoded: clients differ in what they encode.
+                # This is more than an expansion would leave unencoded: clients differ in what they encode.
                 allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
                 allowed -= self._marks_after(index)
                 # In `{a,b}` a comma ends `a`. A dot is unreserved and never encoded, so `{.a,b}` can't reserve it.
@@ -315,7 +315,7 @@ def _joined(parts: list[_Literal | _Slot]) -> list[_Literal | _Slot]:
     """Merge adjacent literals."""
     joined: list[_Literal | _Slot] = []
     for part in parts:
-        # So that two slots without anything between them are neighbours, and each literal is compared in one piece.
+        # Afterwards, two slots without anything between them are neighbours, and each literal is compared in one piece.
         if isinstance(part, _Literal) and joined and isinstance(joined[-1], _Literal):
             part = _Literal(joined.pop().units + part.units)  # type: ignore[union-attr]
         joined.append(part)

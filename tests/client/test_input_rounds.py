@@ -145,7 +145,7 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
         with pytest.raises(InputError) as caught:
             await client.call_tool("x")
     assert str(caught.value) == (
-        "no answer to 'sampling/createMessage', which the server asks for as 's': LookupError: no model today"
+        "no answer to 'sampling/createMessage' (the server's key: 's'): LookupError: no model today"
     )
     assert isinstance(caught.value.__cause__, LookupError)
     assert cancelled == ["elicit"]
