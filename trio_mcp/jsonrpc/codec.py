@@ -402,8 +402,9 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
         size: Its size in bytes.
         limit: The largest size accepted.
     """
-    reason = f"a message of {size} bytes is longer than max_message_size={limit}"
-    return _describe(head, tail, INVALID_REQUEST, reason, limit)
+    return _describe(
+        head, tail, INVALID_REQUEST, f"a message of {size} bytes is longer than max_message_size={limit}", limit
+    )
 
 
 def _describe(legible: bytes, tail: bytes, code: int, reason: str, limit: int | None = None) -> Malformed:

@@ -341,9 +341,8 @@ class Peer:
             queued = True
             self._queue.put(incoming, request, self._is_urgent(request))
         else:
-            counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
-            text = f"too many requests: {counts}; try again later"
-            return self._refuse(request, OVERLOADED, text, batch)
+            text = f"{self.running_count} are running and {len(self._queue)} are waiting; try again later"
+            return self._refuse(request, OVERLOADED, f"too many requests: {text}", batch)
         self._incoming[request.id] = incoming
         self.incoming_bytes += request.size
         if hold is not None:

@@ -13,7 +13,7 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_hook, check_seconds
+from trio_mcp._checks import check_flag, check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -101,9 +101,8 @@ class Limits:
         check_seconds("total_timeout", total_timeout, optional=True)
         reset = defaults.reset_on_progress if reset is None else reset
         retry, urgent = given.get("retry", False), given.get("urgent", False)
-        for name, value in (("retry", retry), ("urgent", urgent)):
-            if not isinstance(value, bool):
-                raise TypeError(f"{name} must be True or False, got {value!r}")
+        check_flag("retry", retry)
+        check_flag("urgent", urgent)
         return cls(timeout, total_timeout, reset, on_progress, retry, urgent)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)

@@ -81,8 +81,7 @@ class ClientSession(BaseSession):
         log_level: LoggingLevel | None = None,
     ) -> None:
         super().__init__(read, write, options=options)
-        info = client_info or Implementation(name="trio_mcp", version=__version__)
-        self._client_info = info.to_wire()
+        self._client_info = (client_info or Implementation(name="trio_mcp", version=__version__)).to_wire()
         fixed = {} if capabilities is None or callable(capabilities) else capabilities
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
         self._log_level = log_level
@@ -117,8 +116,11 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, LEGACY_REVISIONS)
         self._not_open()
-        declared = self._capabilities_in(revision)
-        params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
+        params = {
+            "protocolVersion": revision,
+            "capabilities": self._capabilities_in(revision),
+            "clientInfo": self._client_info,
+        }
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
         # This comes before the notification: as soon as the server has that, its first request may arrive.
         self._open(None, server)
@@ -178,12 +180,10 @@ class ClientSession(BaseSession):
         for _ in range(0 if handshake_first else 2):
             try:
                 supported, server = await self._probe(revision, self.options.calls.probe_timeout)
-            except RequestTimeout:
-                # Some legacy servers never respond to a request that they don't know.
-                supported, server = list(LEGACY_REVISIONS), None
-            except HttpError as exc:
-                # Any other trouble says nothing about the server's era, so the handshake would only hide it.
-                if exc.trouble != "not_modern":
+            except (RequestTimeout, HttpError) as exc:
+                # Some legacy servers never respond to a request that they don't know. Any other trouble with HTTP says
+                # nothing about the server's era, so the handshake would only hide it.
+                if isinstance(exc, HttpError) and exc.trouble != "not_modern":
                     raise
                 supported, server = list(LEGACY_REVISIONS), None
             except McpError as exc:
@@ -217,9 +217,12 @@ class ClientSession(BaseSession):
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
-        types = RESULT_TYPES | self.options.calls.result_types
         return ModernClientEra(
-            revision, self._client_info, self._capabilities_in(revision), log_level=self._log_level, result_types=types
+            revision,
+            self._client_info,
+            self._capabilities_in(revision),
+            log_level=self._log_level,
+            result_types=RESULT_TYPES | self.options.calls.result_types,
         )
 
     def _not_open(self) -> None:
@@ -317,8 +320,9 @@ class ClientSession(BaseSession):
         if spec is None or "client" not in spec.senders:
             # A method that no revision defines is an application's own, and goes out as it is.
             if is_spec_method(method):
-                text = f"{method!r} is not a method of revision {self._server.revision} that a client may send"
-                raise LocalProtocolError(text)
+                raise LocalProtocolError(
+                    f"{method!r} is not a method of revision {self._server.revision} that a client may send"
+                )
             return
         if (
             spec.is_request
@@ -326,7 +330,10 @@ class ClientSession(BaseSession):
             and not declares(self._server.capabilities, spec.server_capability)
         ):
             raise CapabilityError(method, spec.server_capability, "server")
-        declared = self._capabilities_in(self._server.revision)
-        if not spec.is_request and spec.client_capability and not declares(declared, spec.client_capability):
+        if (
+            not spec.is_request
+            and spec.client_capability
+            and not declares(self._capabilities_in(self._server.revision), spec.client_capability)
+        ):
             raise CapabilityError(method, spec.client_capability, "client")
         self._allowed.add(method)

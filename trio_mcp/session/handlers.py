@@ -235,8 +235,7 @@ async def run_handler(
     finally:
         if watched:
             outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
-            duration = trio.current_time() - started
-            options.record(context.method, "in", duration, outcome)  # type: ignore[arg-type]
+            options.record(context.method, "in", trio.current_time() - started, outcome)  # type: ignore[arg-type]
 
 
 class Handlers:

@@ -59,9 +59,6 @@ class Outbox:
         self._has_writer = False
         self._broken = False
 
-    def __len__(self) -> int:
-        return len(self._bulk) + len(self._control)
-
     @property
     def waiting(self) -> tuple[int, int]:
         """The number of messages that wait here, bulk and control."""
@@ -70,7 +67,7 @@ class Outbox:
     @property
     def idle(self) -> bool:
         """Whether all messages have been handed to the link."""
-        return not len(self) and not self._writing
+        return not (self._bulk or self._control or self._writing)
 
     @property
     def has_room(self) -> bool:

@@ -133,6 +133,9 @@ class ServerSession(BaseSession):
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
         # The client relies on what it was told, whatever the server can do now: tools may have been added since.
-        own = self._negotiation.declared
-        if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
+        if (
+            not spec.is_request
+            and spec.server_capability
+            and not declares(self._negotiation.declared, spec.server_capability)
+        ):
             raise CapabilityError(method, spec.server_capability, "server")

@@ -296,8 +296,9 @@ class BaseSession(EnteredOnce):
         # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
         # their writers would block each other forever.
         # A `DirectReceiveChannel` has messages acted on in the sender's task; a channel of another class need not.
-        direct = None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
-        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = direct
+        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = (
+            None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
+        )
         lost: Exception | None = None
         try:
             await (_deliver(read, self._take) if deliver_to is None else deliver_to(self._take))
