@@ -6,12 +6,26 @@ from trio_mcp.errors import AuthorizationError, HttpError, MessageTooLarge, Remo
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.types.error_codes import OVERLOADED
 
-__all__ = ["blames_way", "brief_cause", "certainly_not_done", "doubts_way", "is_busy", "is_ending", "rules_out"]
+__all__ = [
+    "blames_way",
+    "brief_cause",
+    "certainly_not_done",
+    "detail",
+    "doubts_way",
+    "is_busy",
+    "is_ending",
+    "rules_out",
+]
 
 
 def brief_cause(cause: Exception) -> str:
     """Return the text of a failure for a message."""
     return (str(cause) or type(cause).__name__)[:500]
+
+
+def detail(exc: Exception) -> str:
+    """Return the text of an exception, if it has one, to be put after that of a message."""
+    return f": {exc}" if str(exc) else ""
 
 
 def rules_out(error: Exception) -> bool:

@@ -49,8 +49,9 @@ class FailoverLink:
     def status(self) -> TransportStatus:
         """The link that carries the session, and its way."""
         traffic = self._router.traffic
-        ways = tuple(way.status for way in self._ways)
-        return TransportStatus(ways, self._router.ways.switches, traffic.repeated, traffic.unknown)
+        return TransportStatus(
+            tuple(way.status for way in self._ways), self._router.ways.switches, traffic.repeated, traffic.unknown
+        )
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Link]:

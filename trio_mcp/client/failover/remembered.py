@@ -223,11 +223,11 @@ class Remembered:
             return None
         stamp = {meta.SUBSCRIPTION_ID: key}
         lists = [each for each, (_, flag) in _LISTS.items() if covered.get(flag) and offered.get(flag)]
-        changes = [Notification(each, {"_meta": stamp}) for each in lists]
         uris = covered.get("resourceSubscriptions")
-        for uri in uris if isinstance(uris, list) else ():
-            changes.append(Notification(UPDATED, {"uri": uri, "_meta": stamp}))
-        return changes
+        return [
+            *(Notification(each, {"_meta": stamp}) for each in lists),
+            *(Notification(UPDATED, {"uri": uri, "_meta": stamp}) for uri in (uris if isinstance(uris, list) else ())),
+        ]
 
     def forget(self, request_id: RequestId) -> None:
         """Forget a subscription of the modern era, which has ended."""

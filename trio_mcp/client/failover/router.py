@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from trio_mcp.client.failover.carrier import Carrier
+from trio_mcp.client.failover.failures import detail
 from trio_mcp.client.failover.parameters import Switch, TransportStatus
 from trio_mcp.client.failover.ways import Phase, Ways
 from trio_mcp.errors import TransportError
@@ -152,10 +153,10 @@ class Router:
     def _ended(self, carrier: Carrier, exc: Exception) -> None:
         if self.ways.closing:
             self.ways.carrier = None  # the session has closed its side, and the server follows
-        elif isinstance(exc, trio.EndOfChannel):
-            self.ways.lose(carrier, TransportError("the server closed the link"))
         else:
-            self.ways.lose(carrier, TransportError(f"the link is broken{_detail(exc)}"))
+            orderly = isinstance(exc, trio.EndOfChannel)
+            text = "the server closed the link" if orderly else f"the link is broken{detail(exc)}"
+            self.ways.lose(carrier, TransportError(text))
 
     def _next_arrived(self) -> SessionMessage:
         item = self.traffic.arrived.popleft()
@@ -252,7 +253,7 @@ class Router:
             carrier.link.wake()
 
     def _refused(self, carrier: Carrier, exc: Exception) -> None:
-        self.ways.lose(carrier, TransportError(f"the link takes no more messages{_detail(exc)}"))
+        self.ways.lose(carrier, TransportError(f"the link takes no more messages{detail(exc)}"))
 
     async def flush(self, carrier: Carrier) -> None:
         """Repeat on a link what waits for it."""
@@ -308,7 +309,3 @@ class WriteEnd(trio.abc.SendChannel[SessionMessage]):
 
     async def aclose(self) -> None:
         await self._router.close_write()
-
-
-def _detail(exc: Exception) -> str:
-    return f": {exc}" if str(exc) else ""

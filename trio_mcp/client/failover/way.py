@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
-from trio_mcp.client.failover.failures import brief_cause, is_busy, is_ending
+from trio_mcp.client.failover.failures import brief_cause, detail, is_busy, is_ending
 from trio_mcp.client.failover.open_link import OpenLink
 from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
 from trio_mcp.client.failover.router import Router
@@ -412,8 +412,7 @@ class _Use:
                 try:
                     item = await link.read.receive()
                 except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                    text = f"the server closed the link{f': {exc}' if str(exc) else ''}"
-                    self._ways.lose(carrier, TransportError(text))
+                    self._ways.lose(carrier, TransportError(f"the server closed the link{detail(exc)}"))
                     await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
             pause, link.pause = link.pause, None
             # `cancel_called` would not do: it is also true if a message came just before, which would be lost.

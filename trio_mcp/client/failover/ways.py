@@ -258,8 +258,9 @@ class Ways:
         carrier.failed += 1
         if carrier.failed >= MAX_FAILED:
             carrier.failing = True
-            text = f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
-            cause = TransportError(text)
+            cause = TransportError(
+                f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
+            )
             cause.__cause__ = error
             self.leave(carrier, cause)
 
