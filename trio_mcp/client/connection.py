@@ -177,8 +177,10 @@ class ClientConnection:
             server = await session.initialize(self._mode, timeout=None)
             # `initialize` only proposes a revision; the server may choose another one.
             if server.revision != self._mode:
-                text = f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for"
-                raise NegotiationError(text, (server.revision,))
+                raise NegotiationError(
+                    f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for",
+                    (server.revision,),
+                )
         else:
             await session.discover(self._mode, timeout=None)
         # In the modern era nothing is sent: each request names the level in its `_meta`.

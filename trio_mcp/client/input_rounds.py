@@ -78,9 +78,7 @@ class InputRounds:
             # Bounded by rounds as well as by time: a call without `total_timeout` must not be kept busy forever.
             for _ in range(self._max_rounds):
                 requests, state = read_input_required(method, result)
-                answers = None
-                if requests is not None:
-                    answers = await self._answer(method, requests)
+                answers = None if requests is None else await self._answer(method, requests)
                 if not requests:  # a server that only polls must not make us spin
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -89,8 +87,9 @@ class InputRounds:
                 result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
                 if result.get("resultType") != INPUT_REQUIRED:
                     return result
-            limit = f"max_input_rounds={self._max_rounds}"
-            raise RemoteProtocolError(f"the server still asks for input for {method!r} after {limit} rounds")
+            raise RemoteProtocolError(
+                f"the server still asks for input for {method!r} after max_input_rounds={self._max_rounds} rounds"
+            )
         # Only the scope's deadline leads here: the loop either returns or raises.
         assert total is not None
         raise RequestTimeout(method, total, "total_timeout")
@@ -180,13 +179,13 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
     requests, state = result.get("inputRequests"), result.get("requestState")
     # Without either, each retry would be the same request, forever.
     if requests is None and state is None:
-        text = f"the server asks for input for {method!r} without inputRequests or requestState"
-        raise RemoteProtocolError(text)
+        raise RemoteProtocolError(f"the server asks for input for {method!r} without inputRequests or requestState")
     if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
         raise RemoteProtocolError(f"the server's request for input to {method!r} is malformed")
     if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
-        count = len(requests)
-        raise RemoteProtocolError(f"the server asks for {count} inputs at once; the limit is {MAX_INPUT_REQUESTS}")
+        raise RemoteProtocolError(
+            f"the server asks for {len(requests)} inputs at once; the limit is {MAX_INPUT_REQUESTS}"
+        )
     return requests, state
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_flag
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.connection import ClientConnection
@@ -116,10 +117,7 @@ class Listening:
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
         """Hold the subscription, in a separate task; the loop over the events raises its exceptions."""
         try:
-            if legacy is None:
-                await self._hear_modern(feed)
-            else:
-                await self._hear_legacy(feed, legacy)
+            await (self._hear_modern(feed) if legacy is None else self._hear_legacy(feed, legacy))
         except Exception as exc:
             feed.end(exc)
         else:
@@ -296,8 +294,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
         "resources_list_changed": resources_list,
     }
     for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise TypeError(f"{name} must be True or False, got {flag!r}")
+        check_flag(name, flag)
     if isinstance(resources, (str, bytes, Mapping)) or not isinstance(resources, Iterable):
         raise TypeError(f"resources must be a list of URIs, got {resources!r}")
     # It is read once, as it may be an iterator, and its items are looked at twice.

@@ -129,12 +129,9 @@ def _signed(target: Any, auth: Auth, optional: bool) -> Any:
 def auths_of(target: Target) -> list[Auth]:
     """Return each ``auth=`` of a target, or of the ways in a list."""
     ways = target.targets if isinstance(target, FailoverParameters) else target
-    found = []
-    for way in ways if isinstance(ways, (list, tuple)) else [ways]:
-        parameters = way.parameters if isinstance(way, HttpConnector) else way
-        if isinstance(parameters, HttpServerParameters) and parameters.auth is not None:
-            found.append(parameters.auth)
-    return found
+    listed = ways if isinstance(ways, (list, tuple)) else [ways]
+    parameters = [way.parameters if isinstance(way, HttpConnector) else way for way in listed]
+    return [each.auth for each in parameters if isinstance(each, HttpServerParameters) and each.auth is not None]
 
 
 def target_name(target: object) -> str:

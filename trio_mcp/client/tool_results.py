@@ -257,8 +257,7 @@ class OutputSchemas:
                 await self._learn_all()
             except (TransportError, RequestTimeout) as exc:
                 # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
-                text = "the result of the tool %r is not checked, as its schema can't be read: %s"
-                logger.warning(text, name, exc)
+                logger.warning("the result of the tool %r is not checked, as its schema can't be read: %s", name, exc)
             known = self._schemas.get(name)
         if known is None or known.schema is None:
             return
@@ -270,8 +269,9 @@ class OutputSchemas:
         except SchemaError as exc:
             # An unusable schema fails the call as well: structured content that can't be checked must not count as
             # checked.
-            text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
-            raise RemoteProtocolError(text) from None
+            raise RemoteProtocolError(
+                f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
+            ) from None
         if problem is not None:
             raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
 
@@ -306,10 +306,9 @@ class OutputSchemas:
                     await self._learn_all()
             except TrioMcpError:
                 return None  # what the server said about the name counts for more than this failure
-        if scope.cancelled_caught:
-            return None
         # The name itself is left out, as an outdated list may have it.
-        return similar_names(name, (each for each in self._schemas if each != name))
+        others = (each for each in self._schemas if each != name)
+        return None if scope.cancelled_caught else similar_names(name, others)
 
     async def _learn_all(self) -> None:
         async with self._learning:

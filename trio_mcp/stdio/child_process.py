@@ -68,8 +68,9 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             process_group=0,
         )
     except (OSError, ValueError) as exc:
-        reason = _reason(exc, params, environment.get("PATH"))
-        raise TransportError(f"can't start {params.command!r}: {reason}") from exc
+        raise TransportError(
+            f"can't start {params.command!r}: {_reason(exc, params, environment.get('PATH'))}"
+        ) from exc
     return ChildProcess(process)
 
 

@@ -49,8 +49,7 @@ class SamplingSource:
 
     def capability(self, revision: str) -> dict[str, Any]:
         """Return the capability declared in a revision."""
-        known = [name for name in self._features if revision in field_span(SamplingCapability, name).revisions]
-        return {name: {} for name in known}
+        return {name: {} for name in self._features if revision in field_span(SamplingCapability, name).revisions}
 
     def prepare(
         self, params: CreateMessageRequestParams, plain: dict[str, Any], revision: str

@@ -125,8 +125,9 @@ class InputSources:
         try:
             message: Any = spec.message.from_wire({"method": method, "params": plain})
         except ValidationError as exc:
-            text = f"the server asks for {method!r} with malformed parameters: {brief(exc)}"
-            raise RemoteProtocolError(text, INVALID_PARAMS) from None
+            raise RemoteProtocolError(
+                f"the server asks for {method!r} with malformed parameters: {brief(exc)}", INVALID_PARAMS
+            ) from None
         return source.prepare(message.params, plain, revision)
 
     def attach(self, session: ClientSession) -> None:

@@ -177,8 +177,7 @@ def read_config(
     try:
         content, places = parsed(text)
     except json.JSONDecodeError as exc:
-        problem = f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}"
-        raise ConfigError(name, (problem,)) from None
+        raise ConfigError(name, (f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}",)) from None
     except ValueError as exc:
         raise ConfigError(name, (f"{name}: not a valid configuration: {exc}",)) from None
     return Config(name, content, places, environ, variables or {}, Path(name).absolute().parent, make_auth)
@@ -273,8 +272,10 @@ class Config:
             raise ConfigError(self.source, (f"{self.source} has no enabled server {name!r}{meant}",))
         path = (self.table, name)
         judge = _Judge(self)
-        for repeated, line in self._repeated.get(name, ()):
-            judge.problems.append((line, f"{self.source}:{line}: {_where(repeated)}the key appears twice"))
+        judge.problems += [
+            (line, f"{self.source}:{line}: {_where(repeated)}the key appears twice")
+            for repeated, line in self._repeated.get(name, ())
+        ]
         found = None
         if not isinstance(name, str) or not name:
             judge.problem(path, "a server's name must be a non-empty string")
@@ -313,11 +314,11 @@ class Config:
 
 def _defaults(inputs: object) -> dict[str, str]:
     """Return the values that VS Code would suggest for the inputs of a file."""
-    found = {}
-    for each in inputs if isinstance(inputs, list) else ():
-        if isinstance(each, Mapping) and isinstance(each.get("id"), str) and isinstance(each.get("default"), str):
-            found[f"input:{each['id']}"] = each["default"]
-    return found
+    return {
+        f"input:{each['id']}": each["default"]
+        for each in (inputs if isinstance(inputs, list) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("id"), str) and isinstance(each.get("default"), str)
+    }
 
 
 def _is_off(entry: object) -> bool:
