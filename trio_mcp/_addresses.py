@@ -106,8 +106,9 @@ _WRAPPED: Final = [
 def _networks() -> Sequence[tuple[_Network, Reach]]:
     """Return the table, the smallest networks first; made on first use, as it takes a millisecond."""
     rows = [(row.split()[0], found) for found, text in _TABLE.items() for row in text.strip().splitlines()]
-    networks = [(ipaddress.ip_network(network), found) for network, found in rows]
-    return sorted(networks, key=lambda each: -each[0].prefixlen)
+    return sorted(
+        ((ipaddress.ip_network(network), found) for network, found in rows), key=lambda each: -each[0].prefixlen
+    )
 
 
 def reach(address: str) -> Reach:
@@ -116,10 +117,9 @@ def reach(address: str) -> Reach:
         found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return Reach.NEVER
-    for network, reached in _networks():
-        if found in network:  # false as well if only one of them is IPv6
-            return reached
-    return Reach.GLOBAL if found.version == 4 else Reach.NEVER
+    # `in` is false as well if only one of the two is IPv6.
+    containing = (reached for network, reached in _networks() if found in network)
+    return next(containing, Reach.GLOBAL if found.version == 4 else Reach.NEVER)
 
 
 def is_loopback(host: str) -> bool:

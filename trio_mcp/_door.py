@@ -51,8 +51,9 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
             # The folders named `legacy` may be deleted as a whole; any other missing module is a broken installation.
             if exc.name is None or not exc.name.endswith(".legacy"):
                 raise
-            text = f"{name} is not available: this installation does not speak the legacy era over HTTP"
-            raise ImportError(text, name=package) from None
+            raise ImportError(
+                f"{name} is not available: this installation does not speak the legacy era over HTTP", name=package
+            ) from None
         # Stored in the module, so that the next access does not come here.
         setattr(module, name, value)
         return value

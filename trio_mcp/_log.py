@@ -21,8 +21,7 @@ def show_log(level: LogLevel) -> None:
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     logger.setLevel(number)
-    root = logging.getLogger()
-    if not root.handlers:
+    if not logging.getLogger().handlers:
         # Other libraries stay at INFO or above: what they log for debugging includes the fields of requests, with
         # tokens.
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=max(number, logging.INFO))

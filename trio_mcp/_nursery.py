@@ -86,7 +86,7 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
             # This follows the close, which may need the tasks: a writer, for example, still has to write the last
             # messages.
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
-            if raised is not None and _is_cancellation(raised):
+            if raised is not None and without_cancellation(raised) is not raised:
                 # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own
                 # (a task failed), which then absorbs it. Only that scope can tell.
                 passing, raised = raised, None
@@ -145,11 +145,6 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
         # The same object if there is nothing to take out: a comparison by identity still holds.
         return exc if matched is None else rest
     return None if isinstance(exc, trio.Cancelled) else exc
-
-
-def _is_cancellation(exc: BaseException) -> bool:
-    """Return whether the exception is or contains a `Cancelled`."""
-    return without_cancellation(exc) is not exc
 
 
 class EnteredOnce(abc.ABC):

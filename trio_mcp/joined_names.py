@@ -60,10 +60,8 @@ class JoinedNames:
         """
         # This form is tried first: `join` never makes an unshortened name that looks like it.
         if _MARK.fullmatch(joined):
-            for server, of_server in self._shortened.items():
-                if joined in of_server:
-                    return server, of_server[joined]
-            return None
+            pairs = ((server, of_server.get(joined)) for server, of_server in self._shortened.items())
+            return next(((server, name) for server, name in pairs if name is not None), None)
         server, separator, name = joined.partition(SEPARATOR)
         return (server, name) if separator and _SERVER.fullmatch(server) and _ITEM.fullmatch(name) else None
 

@@ -85,10 +85,15 @@ class Backoff:
                 check_number(f"{field.name} of a backoff", value)
             elif value is not None:
                 check_count("attempts of a backoff", value, least=0)
-        waits = 0 < self.first <= self.longest < math.inf and self.factor >= 1 and 0 <= self.jitter <= 1
-        if not (waits and self.patience >= 0):
-            needs = "0 < first <= longest, factor >= 1, jitter from 0 to 1 and patience >= 0"
-            raise ValueError(f"a backoff needs {needs}, got {self}")
+        if not (
+            0 < self.first <= self.longest < math.inf
+            and self.factor >= 1
+            and 0 <= self.jitter <= 1
+            and self.patience >= 0
+        ):
+            raise ValueError(
+                f"a backoff needs 0 < first <= longest, factor >= 1, jitter from 0 to 1 and patience >= 0, got {self}"
+            )
 
     def wait(self, attempt: int, random: Callable[[], float], asked: float | None = None) -> float | None:
         """Return the seconds to wait before the next attempt, or None to give up.

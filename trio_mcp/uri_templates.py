@@ -184,9 +184,7 @@ class UriTemplate:
         """Return the characters that always end a variable: ``{+path}`` may hold a ``?``, unless a query follows."""
         rest = self._expressions[index + 1 :]
         marks = {each[0] for each in rest if not isinstance(each, str)} & {"?", "&", "#"}
-        for each in rest:
-            if isinstance(each, str):
-                marks |= set(each) & {"?", "#"}
+        marks |= set("".join(each for each in rest if isinstance(each, str))) & {"?", "#"}
         return frozenset(marks - {"&"} if "?" in marks else marks)  # before the query a "&" ends nothing
 
     def expand(self, values: Mapping[str, Value]) -> str:
@@ -386,13 +384,12 @@ def _literal_units(text: str, template: str) -> tuple[str, ...]:
 
 
 def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[bool]) -> list[bool]:
-    size = len(literal)
     # Triplets were put in upper case on both sides, so units can be compared.
-    reach = [False] * (len(units) + 1)
-    for position in range(len(units) - size + 1):
-        if following[position + size] and tuple(units[position : position + size]) == literal:
-            reach[position] = True
-    return reach
+    size, end = len(literal), len(units)
+    return [
+        start + size <= end and following[start + size] and tuple(units[start : start + size]) == literal
+        for start in range(end + 1)
+    ]
 
 
 def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:
