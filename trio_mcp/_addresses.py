@@ -94,7 +94,7 @@ _WRAPPED: Final = [
     for network, shift, inverted in (
         ("::ffff:0:0/96", 0, 0),  # mapped (RFC 4291, section 2.5.5.2)
         ("64:ff9b::/96", 0, 0),  # NAT64 (RFC 6052, section 2.1)
-        # NAT64 within a network (RFC 8215). Where else in the /48 the address is, only that network knows.
+        # NAT64 within a network (RFC 8215). Only that network knows where else in the /48 the address is.
         ("64:ff9b:1::/96", 0, 0),
         ("2002::/16", 80, 0),  # 6to4 (RFC 3056, section 2)
         ("2001::/32", 0, 0xFFFFFFFF),  # Teredo (RFC 4380, section 4)

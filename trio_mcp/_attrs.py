@@ -21,7 +21,7 @@ from attrs import (
     validators as validators,
 )
 
-if TYPE_CHECKING:  # type checkers know these functions by where they come from
+if TYPE_CHECKING:  # type checkers recognize these functions by their module
     from attrs import define as define, frozen as frozen
 else:
     import attrs

@@ -267,7 +267,7 @@ def validator(check: Callable[..., None], **options: Any) -> Callable[[object, a
 
 
 def check_on_trio() -> None:
-    """Check that the caller runs on Trio. Called where a program enters the library, not for each call.
+    """Check that the caller runs on Trio. This is called where a program enters the library, not for each call.
 
     Raises:
         RuntimeError: If it runs on another event loop, or on none.

@@ -38,7 +38,7 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
     module = sys.modules[package]
     homes = _read_homes(package)
 
-    # PEP 562: called for names that the module does not have yet.
+    # This is called for names that the module does not have yet (PEP 562).
     def __getattr__(name: str) -> Any:
         home = homes.get(name)
         if home is None:
@@ -54,7 +54,7 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
             raise ImportError(
                 f"{name} is not available: this installation does not speak the legacy era over HTTP", name=package
             ) from None
-        # Stored in the module, so that the next access does not come here.
+        # It is stored in the module, so that the next access does not come here.
         setattr(module, name, value)
         return value
 

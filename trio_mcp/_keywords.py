@@ -214,7 +214,7 @@ def refuse_unknown(
 
 
 def _advice(function: Callable[..., Any], called: str, name: str, known: list[str]) -> str:
-    bases = getattr(function, "__mro__", ())  # a user's subclass of a class has the rows of the class
+    bases = getattr(function, "__mro__", ())  # a user's subclass has the rows of its base class
     for each in (called, *(base.__qualname__ for base in bases)):
         if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"

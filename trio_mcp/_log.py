@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["LEVELS", "LogLevel", "logger", "show_log"]
 
-# One for the whole package, so that a program sets its level, or silences it, in one place. The ready middleware and
-# the access log have loggers below it.
+# There is one for the whole package, so that a program sets its level, or silences it, in one place. The ready
+# middleware and the access log have loggers below it.
 logger = logging.getLogger("trio_mcp")
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]

@@ -142,7 +142,7 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
     """Return what remains of an exception without its `Cancelled`s: the same object if it contains none, or None."""
     if isinstance(exc, BaseExceptionGroup):
         matched, rest = exc.split(trio.Cancelled)
-        # The same object if there is nothing to take out: a comparison by identity still holds.
+        # It is the same object if there is nothing to take out: callers compare by identity.
         return exc if matched is None else rest
     return None if isinstance(exc, trio.Cancelled) else exc
 

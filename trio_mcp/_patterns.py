@@ -12,7 +12,8 @@ __all__ = ["late_pattern"]
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what `re.compile` returns, but compile it on the first access to a method. For patterns known to be valid.
+    """Return what `re.compile` returns, but compile it on the first access to a method. Patterns must be known to be
+    valid.
 
     Args:
         pattern: The regular expression.

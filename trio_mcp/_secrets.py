@@ -107,7 +107,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
         name: The name, in any style.
         place: Where it stands.
     """
-    # A peer may choose it, of any length.
+    # A peer may choose a name of any length.
     if len(name) > MAX_NAME:
         name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
     return _is_secret(name, place)
@@ -303,7 +303,7 @@ def _is_named_secret(text: str, found: re.Match[str]) -> bool:
     name, start = found[2], found.start()
     before = text[max(0, start - 20) : start]
     if text[found.end(2)] == ">" and not before.endswith("<"):
-        return False  # larger than something, where no element of XML begins
+        return False  # a "greater than", where no element of XML begins
     if before.endswith(("?", "&", "#", "%3F", "%26", "%23", "%3f")):
         return is_secret(name, Place.QUERY)
     # In prose a name has several words: "API key: …".

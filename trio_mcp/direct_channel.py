@@ -65,8 +65,8 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     def __init__(self, queue: trio.MemorySendChannel[SessionMessage], limit: int) -> None:
         self._queue = queue
         self._limit = limit
-        # The most that can wait in it: counted up with each message meant for it, even one that then waits for room in
-        # `send`, and set to 0 when the receiver's task has found it empty.
+        # The most messages that can wait in it. This is counted up with each message meant for it, even one that then
+        # waits for room in `send`, and set to 0 when the receiver's task has found it empty.
         self._queued = 0
         # The function that the receiver's task has named, that task, and the rest of the burst; None before and after.
         self._take: Take | None = None
@@ -77,7 +77,8 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     @property
     def full(self) -> bool:
         """Whether `send_nowait` raises `trio.WouldBlock` now."""
-        # Asked before each message, so the statistics, which cost more than a send, are only for when they matter.
+        # This is asked before each message, so the statistics, which cost more than a send, are read only when they
+        # matter.
         if self._take is not None or self._queued < self._limit:
             return False
         queue = self.statistics()

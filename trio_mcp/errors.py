@@ -98,7 +98,7 @@ class UnknownTool(McpError):
     def __init__(
         self, name: str, suggestions: tuple[str, ...] = (), message: str | None = None, data: Any = None
     ) -> None:
-        # INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
+        # The code is INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
         super().__init__(-32602, f"unknown tool: {name[:200]!r}" if message is None else message, data)
         # A copy is made of these (see the top of the file), and the constructor of the base class has set its own.
         self.args = (name, suggestions, message, data)
@@ -204,7 +204,7 @@ class ProcessExited(TransportError):
     def _text(self) -> str:
         if self.returncode is None:
             status = "closed its standard output"
-        # As `subprocess` reports it: the number of the signal, negated.
+        # `subprocess` reports a signal as its number, negated.
         elif self.returncode < 0:
             status = f"was killed by signal {-self.returncode}"
         else:
@@ -396,7 +396,7 @@ class MessageTooLarge(RemoteProtocolError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
-        self.args = (limit,)  # what a copy is made of
+        self.args = (limit,)  # a copy is made of these
         self.limit = limit
 
 

@@ -49,7 +49,8 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
 
     def __init__(self, channel: DirectSendChannel, back: DirectSendChannel) -> None:
         self._channel = channel
-        # The other side's sending half: the way back for what can't be sent. Only the other side closes it.
+        # This is the other side's sending half, and the way back for messages that can't be sent. Only the other side
+        # closes it.
         self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:

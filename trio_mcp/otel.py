@@ -97,7 +97,7 @@ class _Telemetry:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         self._tracer = trace.get_tracer("trio_mcp", __version__, tracer_provider)
-        # The boundaries are only advice: a view of the application's takes precedence.
+        # The boundaries are only advice: a view of the application takes precedence.
         self._duration = metrics.get_meter("trio_mcp", __version__, meter_provider).create_histogram(
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
@@ -261,13 +261,14 @@ class ClientTelemetry(_Telemetry):
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
             if carried := _carried():
-                # New mappings: `params` is a shallow copy, so `_meta` is still the caller's own object, to be used for
-                # other calls.
+                # The mappings are new: `params` is a shallow copy, so `_meta` is still the caller's own object, which
+                # may be used for other calls.
                 call.params = {**call.params, "_meta": {**given, **carried}}
             try:
                 return await call_next()
             finally:
-                # Known only now: the session chooses the id when it sends the request, and may never have done so.
+                # The id is known only now: the session chooses it when it sends the request, and may never have done
+                # so.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
                 if call.way is not None:

@@ -24,7 +24,7 @@ def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object
 
 
 def _scopes(given: Iterable[str]) -> frozenset[str]:
-    if isinstance(given, str):  # an iterable of letters
+    if isinstance(given, str):  # a string is an iterable of letters
         raise TypeError(f"the scopes of a Principal must be a set of strings; write {{{given!r}}}")
     return frozenset(given)
 

@@ -21,7 +21,8 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
         trouble: What went wrong: `HttpError.trouble`.
         method: The method of the message that was posted; None for a GET, which is always repeatable.
     """
-    # 429 and 503: refused before anything was done (RFC 6585, section 4; RFC 9110, section 15.6.4).
+    # With 429 and 503, the request was refused before anything was done (RFC 6585, section 4; RFC 9110, section
+    # 15.6.4).
     if trouble == "busy":
         return True
     # 502 and 504 come from a gateway, which does not know how far the request got.

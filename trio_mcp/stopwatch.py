@@ -42,7 +42,7 @@ class Stopwatch:
         if self.stopped:
             return math.inf
         real = time + self.lost
-        # Rounded up: when it has come, so has `time`, and no task waits for the rest of it without end.
+        # It is rounded up: when it has come, so has `time`, and no task waits for the rest of it without end.
         while real - self.lost < time:
             real = math.nextafter(real, math.inf)
         return real

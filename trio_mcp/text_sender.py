@@ -66,7 +66,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
             trio.ClosedResourceError: If this half is closed.
         """
         await trio.lowlevel.checkpoint()
-        # A loop, because a sender that did not have to wait may take the room first.
+        # This is a loop, because a sender that did not have to wait may take the room first.
         while self._size >= MAX_WAITING and self._end is None:
             await self._senders.park()
         if self._end is not None:

@@ -157,7 +157,7 @@ def _is_traceparent(value: str) -> bool:
 def _is_tracestate(value: str) -> bool:
     if len(value) > _MAX_STATE:
         return False
-    # Split and matched one by one, which is linear; the limit on the length comes first.
+    # The members are split and matched one by one, which is linear; the limit on the length comes first.
     members = [member for part in value.split(",") if (member := part.strip(" \t"))]
     matches = [_STATE_MEMBER.fullmatch(member) for member in members]
     keys = {match["key"] for match in matches if match is not None}

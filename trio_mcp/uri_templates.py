@@ -132,8 +132,8 @@ class UriTemplate:
                     "so a URI does not show where one ends; put a character between them"
                 )
         self._parts = parts
-        # A cheap test that rejects most URIs of other resources at once. It ends before the first "%", whose digits a
-        # URI may write in either case, and is ASCII only.
+        # This is a cheap test that rejects most URIs of other resources at once. It ends before the first "%", whose
+        # digits a URI may write in either case, and is ASCII only.
         self._prefix = re.match(r"[!-$&-z~]*", template.partition("{")[0])[0]  # type: ignore[index]
 
     def _compile(self) -> list[_Literal | _Slot]:
@@ -242,7 +242,8 @@ class UriTemplate:
             if isinstance(part, _Literal):
                 position += len(part.units)
                 continue
-            # The longest run after which the rest can still be covered; `reach` says so, so nothing is ever undone.
+            # This takes the longest run after which the rest can still be covered; `reach` says so, so nothing is ever
+            # undone.
             end = longest = position
             while end < len(units) and part.admits(units[end]):
                 end += 1

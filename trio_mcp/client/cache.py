@@ -203,7 +203,7 @@ class ResponseCache:
 
     def _check_run(self) -> None:
         run = trio.lowlevel.current_trio_token()
-        if run is not self._run:  # each run has its own clock, so that old expiry times mean nothing
+        if run is not self._run:  # each run has its own clock, so old expiry times mean nothing
             self.clear()
             # Requests of an earlier run can't land any more.
             self._flights.clear()

@@ -105,7 +105,7 @@ class Client(EnteredOnce):
         options = given_or_default("options", given["options"], SessionOptions)
         timeout, cache = given["timeout"], given["cache"]
         if timeout is not USE_SESSION:
-            # A copy, checked like any other: the caller's options may serve several clients.
+            # It is a copy, checked like any other: the caller's options may serve several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
@@ -155,7 +155,7 @@ class Client(EnteredOnce):
     def server_info(self) -> Implementation | None:
         """The server's name and version, which are not verified; None if missing or malformed."""
         try:
-            # Parsed when it is read: a server whose info is malformed can still be used.
+            # It is parsed when it is read: a server whose info is malformed can still be used.
             return Implementation.from_wire(self._connection.session.server.info)
         except ValidationError:
             return None
@@ -849,7 +849,7 @@ def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
     if arguments is not None:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
-        # A copy as plain data: the caller may change its mapping while the request is still queued.
+        # It is a copy, as plain data: the caller may change its mapping while the request is still queued.
         params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
     return params
 

@@ -245,7 +245,7 @@ class ClientConnection:
         if not self._middleware:
             return await session.send_request(method, params, **limits)  # no hops, as most clients have none
         plain = {} if params is None else dict(as_object(params, "params"))
-        # A copy of the parameters, which a middleware may change in place.
+        # The call has a copy of the parameters, which a middleware may change in place.
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:

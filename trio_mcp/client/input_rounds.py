@@ -75,7 +75,7 @@ class InputRounds:
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
-            # Bounded by rounds as well as by time: a call without `total_timeout` must not be kept busy forever.
+            # The rounds are bounded as well as the time: a call without `total_timeout` must not be kept busy forever.
             for _ in range(self._max_rounds):
                 requests, state = read_input_required(method, result)
                 answers = None if requests is None else await self._answer(method, requests)

@@ -226,7 +226,7 @@ class ResourceWatches:
                 watch = self._hold(uri)
                 held.append(uri)
                 async with watch.turn:
-                    if not watch.sure:  # else another block has subscribed already
+                    if not watch.sure:  # otherwise another block has subscribed already
                         await self._subscribe(uri, watch)
             yield
         finally:

@@ -40,8 +40,8 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 # Chosen: each one may be an open HTTP response stream.
 MAX_LISTENS = 100
-# Bounds on what a server can make us hold: events for resources below a subscribed one. Beyond them an event counts as
-# one of the subscribed resource itself.
+# These bound the events that a server can make us hold for resources below a subscribed one. Beyond them, an event
+# counts as one of the subscribed resource itself.
 MAX_PENDING = 1000
 # `trio_mcp.uri_templates` has the same limit for URIs.
 LONGEST_URI = 8192

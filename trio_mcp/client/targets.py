@@ -234,7 +234,7 @@ class HttpConnector:
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
     # The server's tasks are the client's own: they end with the client's block, whatever they do.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
-        # Leaving the nursery would cancel the server at once; by this event, it can be waited for with a limit.
+        # Leaving the nursery would cancel the server at once; this event lets it be waited for with a limit.
         ended = trio.Event()
 
         async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it

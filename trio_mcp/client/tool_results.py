@@ -131,7 +131,7 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     """
     try:
         adapter = _adapter(result_type) if _is_hashable(result_type) else _adapter.__wrapped__(result_type)
-        if not adapter.pydantic_complete:  # it was told to build later, or names a class that is defined later
+        if not adapter.pydantic_complete:  # its building was deferred, or it names a class that is defined later
             adapter.rebuild()
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
         problem = str(exc).partition("\n")[0]
@@ -190,7 +190,7 @@ def _has_result(adapter: TypeAdapter[Any]) -> bool:
     """Return whether a type is an object with a field ``result``."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of defaults that are not JSON, which does not matter here
+            warnings.simplefilter("ignore")  # about defaults that are not JSON, which do not matter here
             schema = adapter.json_schema()
     except PydanticUserError:  # there are types that can be validated, but have no schema
         return False
@@ -262,7 +262,7 @@ class OutputSchemas:
         if known is None or known.schema is None:
             return
         try:
-            # Compiled on first use: most tools that are listed are never called.
+            # A schema is compiled on first use: most tools that are listed are never called.
             if known.validator is None:
                 known.validator = SchemaValidator(known.schema)
             problem = known.validator.problem(value)

@@ -54,8 +54,8 @@ TAIL = 512
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
 LONG = 4096
-"""Bytes. If a value has at most one part for each so many bytes of its text, its parts are checked one by one: a search
-for two words in the whole text would cost as much as writing the JSON (measured)."""
+"""Bytes. If the text of a value has more than this for each part of the value, the parts are checked one by one: a
+search for two words in the whole text would cost as much as writing the JSON (measured)."""
 
 # Messages. Chosen: a batch is handled as a whole, so one line must not stand for any number of requests.
 MAX_BATCH = 1000
@@ -335,7 +335,7 @@ class LineDecoder:
     def _append(self, piece: bytes) -> None:
         if not piece:
             return
-        # `_size` counts on beyond the limit, while only the head and the tail are kept.
+        # `_size` goes on beyond the limit, while only the head and the tail are kept.
         fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
         if fits:

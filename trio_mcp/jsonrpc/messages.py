@@ -128,7 +128,7 @@ class Batch:
 
 @attrs.frozen
 class TransportFailure:
-    """Reported by the transport when a request or the whole link is lost.
+    """A transport's report that a request or the whole link is lost.
 
     Attributes:
         error: The exception that the waiting calls raise.

@@ -125,8 +125,8 @@ class Peer:
         self._recent: list[RequestId] = []  # the oldest first; a dict would grow to ten times its entries
         self.incoming_bytes = 0
         self.next_id = 1
-        # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
-        # table when it is settled, answered or cancelled, while its handler may still run.
+        # There are two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request
+        # leaves its table when it is settled, answered or cancelled, while its handler may still run.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: MessageQueue[IncomingRequest] = MessageQueue()
@@ -264,7 +264,7 @@ class Peer:
             successor = self._queue.take()
         if successor is None:
             self.running_count -= 1
-        else:  # the place passes on, so `running_count` stays as it is
+        else:  # the place is passed on, so `running_count` stays as it is
             successor.running = True
         return successor
 

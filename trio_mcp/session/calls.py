@@ -35,8 +35,8 @@ Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
-# An enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be the
-# default.
+# It is an enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be
+# the default.
 class _Default(enum.Enum):
     USE_SESSION = "the session's"
 
@@ -321,7 +321,7 @@ class Calls:
 
     def check_open(self) -> None:
         """Raise the reason why calls can't be made any more, if there is one."""
-        # A copy for each caller: one exception object raised in several tasks would collect all their tracebacks.
+        # Each caller gets a copy: one exception object raised in several tasks would collect all their tracebacks.
         if self.lost is not None:
             raise another(self.lost)
 
@@ -356,7 +356,8 @@ class Calls:
             raise another(self.lost)
         started, stopwatch = trio.current_time(), self._stopwatch
         counted = started - stopwatch.lost
-        # No await from here to the `try`, or a cancellation in between would leave the request open forever.
+        # There must be no await from here to the `try`, or a cancellation in between would leave the request open
+        # forever.
         outgoing = self._peer.open_request(method, params, wants_progress=limits.wants_progress)
         waiting = outgoing.waiter = Call()
         if opened is not None:
@@ -364,7 +365,8 @@ class Calls:
         reason: str | None = None
         try:
             if not limits.wants_scope and not stopwatch.stopped:
-                # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
+                # This is the common case. Time can run out only in `wait`, so `Deadlines` can end the call by an
+                # outcome.
                 if limits.patience != inf:
                     self._deadlines.add(counted + limits.patience, outgoing.request.id)
                 message = SessionMessage(outgoing.request, related, retry=limits.retry)
@@ -387,7 +389,7 @@ class Calls:
             reason = exc.reason or ("the caller's deadline expired" if exc.source == "deadline" else None)
             raise
         finally:
-            # Cancelled, timed out, or failed in a progress callback: the peer need not go on.
+            # The call was cancelled, timed out, or failed in a progress callback: the peer need not go on.
             if not outgoing.settled:
                 self._abandon(outgoing, reason, related)
             if self._options.watched:
@@ -446,7 +448,7 @@ class Calls:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
-                from trio_mcp.types.notices import ProgressNotificationParams  # deferred: a server needs none
+                from trio_mcp.types.notices import ProgressNotificationParams  # imported late: a server needs none
 
                 try:
                     progress = ProgressNotificationParams.from_wire(params)

@@ -176,7 +176,8 @@ class ClientSession(BaseSession):
         self._not_open()
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)
-        # Twice at most: a server that refuses our revision names its own, and the second probe uses one of those.
+        # There are two probes at most: a server that refuses our revision names its own, and the second probe uses one
+        # of those.
         for _ in range(0 if handshake_first else 2):
             try:
                 supported, server = await self._probe(revision, self.options.calls.probe_timeout)

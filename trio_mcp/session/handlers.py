@@ -271,7 +271,7 @@ class Handlers:
 
     def start(self, incoming: IncomingRequest) -> None:
         """Start the handler of a request. If the request needs none, start the next one in the queue."""
-        # A loop, not recursion: the queue may hold a thousand requests that are all refused at once.
+        # This is a loop, not recursion: the queue may hold a thousand requests that are all refused at once.
         successor: IncomingRequest | None = incoming
         while successor is not None:
             context = self.begin(successor)
@@ -295,7 +295,7 @@ class Handlers:
         context, answer = begin(incoming, self._hooks)
         if answer is None:
             return context
-        # None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
+        # It is None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))

@@ -27,7 +27,7 @@ call by no more than people put up with.
 # How many notices are handled before other tasks get to run; as for messages (`BURST` in direct_channel.py).
 BURST = 64
 
-# The notice whose callback the current task runs, or was started by.
+# The mark of the notice whose callback the current task runs, or by which it was started.
 _CAUSE: ContextVar[object] = ContextVar("trio_mcp_notice", default=None)
 
 
@@ -135,7 +135,7 @@ class Notices:
             self._count += 1
             self._bytes += size
             if hold is not None:
-                # Until it has been handled, the transport goes on counting the message as under way.
+                # The transport counts the message as under way until it has been handled.
                 hold.keep()
             # The task lasts for one burst: an HTTP endpoint may have thousands of idle sessions, and a task in each
             # costs memory.
@@ -160,7 +160,7 @@ class Notices:
 
     def clear(self) -> None:
         """Drop all notices that wait."""
-        # One by one, to release their holds, and the calls that wait.
+        # They are taken one by one, to release their holds, and the calls that wait.
         while (next := self._next()) is not None:
             self._settle(*next)
 
@@ -211,7 +211,8 @@ class Notices:
             # A checkpoint after each notice would keep calls waiting.
             if handled % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # No checkpoint since the queue was found empty: a notice put in between would see a task that ends without it.
+        # There was no checkpoint since the queue was found empty: a notice put in between would find a task that ends
+        # without it.
         self.handling = False
 
 

@@ -82,7 +82,7 @@ class Outbox:
         lane, senders = (self._bulk.urgent, self._urgent_senders) if urgent else (self._bulk.plain, self._senders)
         if len(lane) < self._max_bulk or self._broken:
             return
-        # A loop, because a sender that did not have to wait may take the place first.
+        # This is a loop, because a sender that did not have to wait may take the place first.
         while not (len(lane) < self._max_bulk or self._broken):
             await senders.park()
         # A sender whose message goes straight to the link leaves no entry whose removal would wake the next sender.

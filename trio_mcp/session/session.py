@@ -167,7 +167,7 @@ class BaseSession(EnteredOnce):
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
         assert self._nursery is not None
-        # By the name, Trio's instruments and tracebacks show which request a task serves.
+        # With the name, Trio's instruments and tracebacks show which request a task serves.
         self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
@@ -339,7 +339,7 @@ class BaseSession(EnteredOnce):
         Raises:
             LinkLostError: If it is the last of too many faults; the session must be ended.
         """
-        # A plain function, so one message takes its whole effect before the next one is looked at.
+        # This is a plain function, so one message takes its whole effect before the next one is looked at.
         peer = self._peer
         if self.on_arrival is not None:
             metadata = self.on_arrival(message, metadata or {})

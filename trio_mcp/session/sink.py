@@ -54,7 +54,7 @@ class Sink(Protocol):
         """
 
 
-# Checked at run time, to distinguish a sink from a channel where a session takes either.
+# It is checked at run time, to distinguish a sink from a channel where a session takes either.
 @runtime_checkable
 class SessionSink(Sink, Protocol):
     """The sink of a whole session, which closes it when it ends."""

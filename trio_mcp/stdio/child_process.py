@@ -121,7 +121,7 @@ class ChildProcess:
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
-        # Once true, no signal is sent any more: the number may be another group's.
+        # Once this is true, no signal is sent any more: the number may be another group's.
         self._group_gone = False
         # SIGTERM is sent once only, though `end` may be called by several tasks.
         self._terminated = False
@@ -204,7 +204,7 @@ class ChildProcess:
             self._group_gone = True
             return False
         except PermissionError:
-            pass  # it runs as another user now; on macOS also if only zombies are left
+            pass  # it runs as another user now; or, on macOS, only zombies are left
         return True
 
 
@@ -263,7 +263,7 @@ class StderrCopier:
         self._stream = stream
         self._sink = sink
         self._before = b"" if label is None else f"[{label}] ".encode()
-        # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
+        # The channel lies between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False

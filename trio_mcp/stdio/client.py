@@ -71,8 +71,8 @@ class _Connection:
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
         self.tasks = (
-            # A task for each of the three streams, so that a child that fills one while it waits for another can't
-            # block us; one more for the callback on standard error, which may be slow.
+            # There is a task for each of the three streams, so that a child that fills one while it waits for another
+            # can't block us; and one more for the callback on standard error, which may be slow.
             self._read_output,
             self._write_input,
             self._stderr.read,
@@ -122,8 +122,8 @@ class _Connection:
 
     async def _tell_of_the_end(self) -> None:
         """Report the loss to the session, with its cause, after everything that the server has sent before."""
-        # A short wait for the exit: with its status and the last lines of its standard error, the report says far more
-        # than "the pipe was closed".
+        # This waits for the exit for a moment: with its status and the last lines of its standard error, the report
+        # says far more than "the pipe was closed".
         await self._something_ended.wait()
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()

@@ -115,6 +115,6 @@ class Probing:
             self._held.pop().release(dropping=legacy)
 
 
-# A variable, since links are opened by functions of the application, which get no arguments.
+# It is a variable, since links are opened by functions of the application, which get no arguments.
 PROBING: Final[ContextVar[Probing | None]] = ContextVar("PROBING", default=None)
 """The search of this task's client for the era of its server; None once it is known."""

@@ -134,8 +134,8 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
         mode = os.fstat(fd).st_mode
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self._fd = fd
-        self._limiter = trio.CapacityLimiter(2)  # a thread to read and one to write, which wait for no others
-        # Guards `_users` and `_closed`, which threads change as well.
+        self._limiter = trio.CapacityLimiter(2)  # one thread to read and one to write, which wait for no others
+        # It guards `_users` and `_closed`, which threads change as well.
         self._lock = threading.Lock()
         self._users = 0
         self._closed = False
@@ -154,7 +154,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._check_open()
         await trio.lowlevel.checkpoint()
-        # A copy: an abandoned thread may still be writing when the caller has moved on.
+        # It is a copy: an abandoned thread may still be writing when the caller has moved on.
         view = memoryview(bytes(data))
         while view:
             self._check_open()
@@ -201,7 +201,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
     def close(self) -> None:
         if not self._closed:
-            # Wakes tasks that wait for the descriptor; they raise ClosedResourceError.
+            # This wakes tasks that wait for the descriptor; they raise ClosedResourceError.
             trio.lowlevel.notify_closing(self._fd)
             with self._lock:
                 self._closed = True

@@ -71,7 +71,8 @@ def _as_roots(given: object) -> list[Root]:
 
 def _as_root(given: object) -> Root:
     if isinstance(given, PurePath):
-        # Absolute and normalized, so that the server sees an unambiguous path. No symbolic link is resolved.
+        # The path is made absolute and normalized, so that the server sees an unambiguous one. No symbolic link is
+        # resolved.
         return Root(uri=Path(os.path.abspath(given)).as_uri())
     root = Root(uri=given) if isinstance(given, str) else given
     if not isinstance(root, Root):

@@ -34,7 +34,7 @@ ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 Configured: TypeAlias = StdioServerParameters | HttpServerParameters | FailoverParameters | str
 """A target for a `Client`, as a configuration describes it; a string is the URL of a socket."""
 
-# Claude Desktop's name comes first, which most hosts use.
+# The name of Claude Desktop comes first; most hosts use it.
 TABLES = ("mcpServers", "servers", "context_servers", "extensions")
 """The keys under which hosts list their servers; the others are those of VS Code, Zed and Goose."""
 
@@ -67,7 +67,8 @@ OTHER_NAMES = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}
 GOOSE_NAMES = {"cmd": "command", "envs": "env", "uri": "url"}
 """Other names of keys, which some hosts use."""
 
-# A host's own settings, accepted so that its file can be used as it is; they don't affect how a server is reached.
+# These are a host's own settings, accepted so that its file can be used as it is; they don't affect how a server is
+# reached.
 HOST_KEYS = (
     *("alwaysAllow", "alwaysLoad", "autoApprove", "available_tools", "bundled", "description", "dev", "disabledTools"),
     *("display_name", "enabledTools", "excludeTools", "extension", "gallery", "icon", "includeTools", "name"),

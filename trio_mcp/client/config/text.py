@@ -143,7 +143,7 @@ def locate(text: str) -> Places:
                 places.repeated.append((path, line))
             inner.keys.add(key)
             if len(path) <= DEEPEST:
-                places.lines[path] = line  # of the last one, which json.loads keeps
+                places.lines[path] = line  # the line of the last one, which json.loads keeps
         else:
             # Deeper values have the path of what contains them: with paths of their own, a file of a megabyte could
             # fill gigabytes.

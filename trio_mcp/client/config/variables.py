@@ -49,7 +49,7 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
             return found or default
         if found is not None:
             return found
-        # A problem and not an empty text: a server without its token would fail later, and less clearly.
+        # It becomes a problem, not an empty text: a server without its token would fail later, and less clearly.
         if is_plain:
             problems.append(f"the variable {plain} is not set; set it, or give a default: ${{{plain}:-default}}")
         elif name in HOST_VARIABLES or (":" in name and plain == name):

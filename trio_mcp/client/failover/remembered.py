@@ -114,7 +114,7 @@ class Remembered:
                 try:
                     self._open(read_initialize_result(result), params, modern=False)
                 except NegotiationError:
-                    pass  # the session finds out by itself
+                    pass  # the session finds that out itself
             case "server/discover":
                 found = self.discovered(result)
                 if found is not None:

@@ -113,7 +113,7 @@ class Router:
                 if self.bound:
                     self.bound = False
                     if len(ways.open) > 1:
-                        self.notify()  # another link may wait for just that
+                        self.notify()  # another link may be waiting for this
             if item is not None and (taken := ways.take(carrier, item)) is not None:
                 return taken
 

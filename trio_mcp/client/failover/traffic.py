@@ -246,7 +246,7 @@ class Traffic:
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
-            self.tries.clear()  # those of the subscription as well: it works, however often it had to be opened
+            self.tries.clear()  # including those of the subscription: it works, however often it had to be opened
             missed = self.remembered.acknowledged(notification)
             if missed is not None:
                 self.arrived.extend(map(SessionMessage, missed))

@@ -136,7 +136,7 @@ class Way:
             scope.cancel("the block has ended")
 
     async def _attempt(self) -> None:
-        """Connect once, and stay connected as long as this way is of use."""
+        """Connect once, and stay connected as long as this way is needed."""
         began = self.attempt_since = self._watch.time()
         self.state = "connecting"
         self._router.notify()
@@ -236,7 +236,7 @@ class _Use:
         return max(0.0, (self._watch.time() if self._until is None else self._until) - self._since)
 
     async def run(self, link: Link) -> None:
-        """Use the link as long as it is of use."""
+        """Use the link as long as it is needed."""
         ways, way = self._ways, self._way
         carrier = self.carrier = Carrier(way.place, way.name, OpenLink(link, self.scope))
         # This comes before the link can carry: from now on, the session's reader waits so that another link can wake

@@ -278,7 +278,7 @@ class Ways:
             return self._take_stray(carrier, item, message)
         if isinstance(message, ErrorResponse) and self._goes_back(carrier, sent, message.error):
             return None
-        # One look-up for most calls: this is on the path of each.
+        # Most calls need one look-up: this is on the path of each.
         if sent.message.method in LEARNED and traffic.learn(sent, message):  # type: ignore[union-attr]
             self._changed()  # a better way may wait for the session to be open
         traffic.tries.pop(message.id, None)  # type: ignore[arg-type]

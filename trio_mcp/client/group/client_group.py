@@ -63,7 +63,7 @@ class ClientGroup(EnteredOnce):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
         of_clients = settings_of(ClientOptions)
         self._client_options: Any = {name: value for name, value in settings.items() if name in of_clients}
-        # Each client checks those, so that errors name the server.
+        # Each client checks its own arguments, so that errors name the server.
         own = {name: value for name, value in settings.items() if name not in of_clients}
         given = completed(GroupOptions, own)
         per_server = given["per_server"] or {}

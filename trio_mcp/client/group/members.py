@@ -87,7 +87,7 @@ class Member:
         self._changed = changed
         self._client: Client | None = None
         self._scope = trio.CancelScope()
-        # Set while connected: cancelling it closes the client gracefully.
+        # This is set while connected: cancelling it closes the client gracefully.
         self._serving: trio.CancelScope | None = None
         self._ending = False
         # The client is thrown away: making it raises now, in the caller's task, if an argument is invalid.
@@ -105,7 +105,8 @@ class Member:
         try:
             return Client(self._target, **self._options)
         except (TypeError, ValueError) as exc:
-            # A new exception with the server's name, of the same kind; subclasses may have constructors of their own.
+            # This raises a new exception of the same kind, with the server's name; subclasses may have other
+            # constructors.
             kind = TypeError if isinstance(exc, TypeError) else ValueError
             raise kind(f"server {self.name!r}: {exc}") from None
 
