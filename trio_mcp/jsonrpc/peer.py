@@ -237,8 +237,9 @@ class Peer:
         incoming.answered = True
         del self._incoming[incoming.request.id]
         request_id = incoming.request.id
-        message: Response | ErrorResponse
-        message = ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
+        message: Response | ErrorResponse = (
+            ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
+        )
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:

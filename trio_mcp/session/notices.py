@@ -39,11 +39,9 @@ class NoticeHooks(Protocol):
 
     async def received_notification(self, notification: Notification) -> None:
         """Handle one notification."""
-        ...
 
     async def received_error(self, error: RemoteProtocolError) -> None:
         """Handle a fault in incoming messages that does not belong to a request."""
-        ...
 
 
 class Delivery:

@@ -97,10 +97,9 @@ def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | Sh
     # Whether it blocks is restored here and not by `FdStream`: input and output may share one file description (a
     # socket), and the first of the two streams to close would make it blocking under the other.
     cleanup.callback(os.set_blocking, fd, os.get_blocking(fd))
-    stream: trio.lowlevel.FdStream | SharedStream
     if is_pollable(fd):
         os.set_blocking(fd, False)
-        stream = trio.lowlevel.FdStream(os.dup(fd))
+        stream: trio.lowlevel.FdStream | SharedStream = trio.lowlevel.FdStream(os.dup(fd))
     else:
         stream = SharedStream(os.dup(fd))
     cleanup.callback(stream.close)

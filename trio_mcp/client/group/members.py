@@ -442,9 +442,8 @@ def _task_name(member: Member) -> str:
 
 def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
     """Return whether a server can't be connected before the deadline."""
-    if status.state == "failed":
-        return status.retry_at is None or status.retry_at > deadline
-    return status.state == "closed"
+    late = status.retry_at is None or status.retry_at > deadline
+    return status.state == "closed" or (status.state == "failed" and late)
 
 
 def _raisable(name: str, failure: Exception) -> Exception:
