@@ -818,7 +818,7 @@ class Client(EnteredOnce):
         """
         own = self._connection.inputs.roots
         if own is None:
-            raise LocalProtocolError("the client has declared no roots: make it with answers=Answers(roots=[])")
+            raise LocalProtocolError("the client has declared no roots: create it with answers=Answers(roots=[])")
         # They are checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:

@@ -73,7 +73,7 @@ class ClientConnection:
             self._capabilities["extensions"] = checked_extensions(self._capabilities["extensions"], "client")
         if options.calls.result_types and not self._capabilities.get("extensions"):
             raise ValueError(
-                'result_types are those of extensions that the client declares: pass capabilities={"extensions": …} too'
+                'result_types belong to extensions that the client declares: pass capabilities={"extensions": …} too'
             )
         self._open_link = link_factory(target)
         self._extensions: dict[str, Any] = {}

@@ -181,7 +181,7 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
     if requests is None and state is None:
         raise RemoteProtocolError(f"the server asks for input for {method!r} without inputRequests or requestState")
     if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
-        raise RemoteProtocolError(f"the server's request for input to {method!r} is malformed")
+        raise RemoteProtocolError(f"the server's request for input for {method!r} is malformed")
     if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
         raise RemoteProtocolError(
             f"the server asks for {len(requests)} inputs at once; the limit is {MAX_INPUT_REQUESTS}"

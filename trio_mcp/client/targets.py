@@ -113,7 +113,7 @@ def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> 
         return target
     raise TypeError(
         f"auth= is for servers that are reached over HTTP or WebSocket, and {target_name(target)!r} is not; a process"
-        " gets credentials by its environment: StdioServerParameters(…, env={…})"
+        " gets credentials through its environment: StdioServerParameters(…, env={…})"
     )
 
 

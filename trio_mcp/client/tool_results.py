@@ -103,7 +103,7 @@ class _TypedResult(ToolResult[DataT]):
     @property
     def data(self) -> DataT:
         if self.is_error:
-            raise ToolError(self.text or "the tool failed, and does not say why")
+            raise ToolError(self.text or "the tool failed without saying why")
         value: DataT = self._value
         return value
 

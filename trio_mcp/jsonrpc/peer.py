@@ -313,7 +313,9 @@ class Peer:
         batch: BatchInProgress | None,
     ) -> tuple[Event, ...]:
         if self.revision in MODERN_REVISIONS:  # then this is the client: see `_may_protest`
-            text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
+            text = (
+                f"the server sent the request {request.method[:100]!r}, which revision {self.revision} does not allow"
+            )
             return self._fault(RemoteProtocolError(text))
         if self.faults:
             self.faults = 0

@@ -90,7 +90,7 @@ def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> 
             return "no such file"
         words = command.split()
         if len(words) > 1:
-            return f"the arguments are a list of their own: write StdioServerParameters({words[0]!r}, {words[1:]!r})"
+            return f"the arguments belong in a list: write StdioServerParameters({words[0]!r}, {words[1:]!r})"
         return "no such command in PATH; check the spelling, or give its full path"
     if isinstance(exc, PermissionError) and "/" in command:
         if file.is_dir():

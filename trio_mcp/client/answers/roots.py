@@ -86,5 +86,5 @@ def _as_root(given: object) -> Root:
         raise ValueError(f"the root {uri!r} is not a URI: {exc}") from None
     # A server may compare prefixes: '..', even percent-encoded, could lead out of the root.
     if _ODD.search(uri) or ".." in steps:
-        raise ValueError(f"the root {uri!r} must have no '..', spaces or control characters in it")
+        raise ValueError(f"the root {uri!r} must not contain '..', spaces or control characters")
     return root
