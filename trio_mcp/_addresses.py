@@ -58,7 +58,7 @@ _TABLE: Final = {
     Reach.NEVER: """
         0.0.0.0/8           this network (RFC 791)
         169.254.0.0/16      link-local (RFC 3927)
-        192.0.0.0/24        protocols of the IETF (RFC 6890): also where the nearest PCP or TURN server answers
+        192.0.0.0/24        protocols of the IETF (RFC 6890): also where the nearest PCP or TURN server responds
         192.0.2.0/24        documentation (RFC 5737)
         192.88.99.0/24      relays of 6to4, withdrawn (RFC 7526)
         198.51.100.0/24     documentation (RFC 5737)
