@@ -19,7 +19,7 @@ _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Reach(enum.IntEnum):
-    """From where an address can be reached, the widest first."""
+    """The places from which an address can be reached, the widest first."""
 
     GLOBAL = 0
     PRIVATE = 1
@@ -58,7 +58,7 @@ _TABLE: Final = {
     Reach.NEVER: """
         0.0.0.0/8           this network (RFC 791)
         169.254.0.0/16      link-local (RFC 3927)
-        192.0.0.0/24        protocols of the IETF (RFC 6890): also where the nearest PCP or TURN server answers
+        192.0.0.0/24        protocols of the IETF (RFC 6890): also where the nearest PCP or TURN server responds
         192.0.2.0/24        documentation (RFC 5737)
         192.88.99.0/24      relays of 6to4, withdrawn (RFC 7526)
         198.51.100.0/24     documentation (RFC 5737)
@@ -87,14 +87,14 @@ _TABLE: Final = {
     """,
 }
 
-# Each of these is sent on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator. With the
-# number of bits behind that address, and what inverts it.
+# Packets to such an address go on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator. Each
+# network has the number of bits behind that address, and a mask that inverts it.
 _WRAPPED: Final = [
     (ipaddress.IPv6Network(network), shift, inverted)
     for network, shift, inverted in (
         ("::ffff:0:0/96", 0, 0),  # mapped (RFC 4291, section 2.5.5.2)
         ("64:ff9b::/96", 0, 0),  # NAT64 (RFC 6052, section 2.1)
-        # NAT64 within a network (RFC 8215). Where else in the /48 the address is, only that network knows.
+        # NAT64 within a network (RFC 8215). Only that network knows where else in the /48 the address is.
         ("64:ff9b:1::/96", 0, 0),
         ("2002::/16", 80, 0),  # 6to4 (RFC 3056, section 2)
         ("2001::/32", 0, 0xFFFFFFFF),  # Teredo (RFC 4380, section 4)
@@ -106,8 +106,9 @@ _WRAPPED: Final = [
 def _networks() -> Sequence[tuple[_Network, Reach]]:
     """Return the table, the smallest networks first; made on first use, as it takes a millisecond."""
     rows = [(row.split()[0], found) for found, text in _TABLE.items() for row in text.strip().splitlines()]
-    networks = [(ipaddress.ip_network(network), found) for network, found in rows]
-    return sorted(networks, key=lambda each: -each[0].prefixlen)
+    return sorted(
+        ((ipaddress.ip_network(network), found) for network, found in rows), key=lambda each: -each[0].prefixlen
+    )
 
 
 def reach(address: str) -> Reach:
@@ -116,10 +117,9 @@ def reach(address: str) -> Reach:
         found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return Reach.NEVER
-    for network, reached in _networks():
-        if found in network:  # false as well if only one of them is IPv6
-            return reached
-    return Reach.GLOBAL if found.version == 4 else Reach.NEVER
+    # `in` is false as well if only one of the two is IPv6.
+    containing = (reached for network, reached in _networks() if found in network)
+    return next(containing, Reach.GLOBAL if found.version == 4 else Reach.NEVER)
 
 
 def is_loopback(host: str) -> bool:

@@ -21,7 +21,7 @@ from attrs import (
     validators as validators,
 )
 
-if TYPE_CHECKING:  # type checkers know these functions by where they come from
+if TYPE_CHECKING:  # type checkers recognize these functions by their module
     from attrs import define as define, frozen as frozen
 else:
     import attrs
@@ -50,16 +50,14 @@ else:
 
     @recursive_repr()
     def _repr(self: Any) -> str:
-        shown = [each for each in self.__attrs_attrs__ if each.repr]
-        values = [(each, getattr(self, each.name, NOTHING)) for each in shown]
+        values = [(each, getattr(self, each.name, NOTHING)) for each in self.__attrs_attrs__ if each.repr]
         texts = [f"{each.name}={repr(value) if each.repr is True else each.repr(value)}" for each, value in values]
         return f"{type(self).__qualname__.rpartition('>.')[2]}({', '.join(texts)})"
 
     def _eq(self: Any, other: object) -> Any:
         if type(other) is not type(self):
             return NotImplemented
-        compared = [each.name for each in self.__attrs_attrs__ if each.eq]
-        return all(getattr(self, name) == getattr(other, name) for name in compared)
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in self.__attrs_attrs__ if each.eq)
 
     def _hash(self: Any) -> int:
         counted = [each.name for each in self.__attrs_attrs__ if (each.eq if each.hash is None else each.hash)]

@@ -72,7 +72,7 @@ def check_seconds(name: str, value: Any, *, zero: bool = False, finite: bool = F
     if value is None and optional:
         return
     check_number(name, value, what="a number of seconds or None" if optional else "a number of seconds")
-    # Written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
+    # It is written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
     if not (value >= 0 if zero else value > 0) or (finite and value == math.inf):
         least, most = "at least" if zero else "more than", " and finite" if finite else ""
         raise ValueError(f"{name} must be {least} 0 seconds{most}, got {value!r}")
@@ -116,7 +116,7 @@ def check_text(name: str, value: Any) -> None:
         ValueError: If it is empty.
     """
     if not isinstance(value, str) or not value:
-        # One exit for both mistakes: the message is the same, and only its type tells them apart.
+        # Both mistakes have the same message, and differ only in the type of the error.
         kind = ValueError if isinstance(value, str) else TypeError
         raise kind(f"{name} must be a non-empty string, got {value!r}")
 
@@ -160,14 +160,14 @@ def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
     """
     if not isinstance(value, str):
         raise TypeError(f"url must be a string, got {value!r}")
-    # The scheme first, by hand: `urlsplit` takes nearly everything for a URL.
+    # The scheme is checked first, by hand: `urlsplit` accepts nearly everything as a URL.
     scheme, separator, rest = value.partition("://")
     if not separator or not rest or scheme.lower() not in schemes:
         # The URL is not quoted: it may hold a secret.
         raise ValueError(f"url must begin with {':// or '.join(schemes)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
         raise ValueError("url must not contain spaces or control characters")
-    # A terminal or JSON gives such text for other bytes: it can't be encoded, and so neither sent nor stored.
+    # Terminals and JSON can yield such text. It can't be encoded, and so neither sent nor stored.
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("url must not contain half a character (a lone surrogate)")
     try:
@@ -214,7 +214,7 @@ def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
         return
     if not callable(value):
         raise TypeError(f"{name} must be callable, got {type(value).__name__}")
-    # An object with an async `__call__` is one, too. (`inspect` itself looks into a partial.)
+    # An object with an async `__call__` is async, too. (`inspect` itself looks into a partial.)
     if sync and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)):
         raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
 
@@ -231,7 +231,7 @@ def check_kind(name: str, value: Any, *, kind: type) -> None:
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function takes this many arguments by position, which of some functions is not known."""
+    """Return whether a function takes this many arguments by position; True if that can't be known."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -267,7 +267,7 @@ def validator(check: Callable[..., None], **options: Any) -> Callable[[object, a
 
 
 def check_on_trio() -> None:
-    """Check that the caller runs on Trio. Called where a program enters the library, not for each call.
+    """Check that the caller runs on Trio. This is called where a program enters the library, not for each call.
 
     Raises:
         RuntimeError: If it runs on another event loop, or on none.

@@ -38,7 +38,7 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
     module = sys.modules[package]
     homes = _read_homes(package)
 
-    # PEP 562: called for names that the module does not have yet.
+    # This is called for names that the module does not have yet (PEP 562).
     def __getattr__(name: str) -> Any:
         home = homes.get(name)
         if home is None:
@@ -51,9 +51,10 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
             # The folders named `legacy` may be deleted as a whole; any other missing module is a broken installation.
             if exc.name is None or not exc.name.endswith(".legacy"):
                 raise
-            text = f"{name} is not available: this installation does not speak the legacy era over HTTP"
-            raise ImportError(text, name=package) from None
-        # Stored in the module, so that the next access does not come here.
+            raise ImportError(
+                f"{name} is not available: this installation does not speak the legacy era over HTTP", name=package
+            ) from None
+        # It is stored in the module, so that the next access does not come here.
         setattr(module, name, value)
         return value
 
@@ -65,7 +66,7 @@ def absent(package: str, name: str) -> Exception:
     """Return the error for a name that a package does not have; it says what to write, if that is known."""
     from trio_mcp._renamed import refused_import
 
-    # With the object, so that Python suggests a similar name.
+    # It has the object, so that Python suggests a similar name.
     plain = AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
     return refused_import(package, name, _door_of) or plain
 
@@ -84,7 +85,7 @@ def _read_homes(package: str) -> dict[str, str]:
         homes.update(dict.fromkeys(names, module))
         return SimpleNamespace(**dict.fromkeys(names, True))  # so TYPE_CHECKING is true
 
-    # As code, so neither the source nor a file beside it is needed.
+    # This takes the code, so neither the source nor a file beside it is needed.
     loader: Any = sys.modules[package].__spec__.loader  # type: ignore[union-attr]  # an imported module has one
     exec(loader.get_code(package), {"__builtins__": {"__import__": record}})
     del homes["TYPE_CHECKING"]

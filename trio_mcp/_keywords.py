@@ -1,4 +1,4 @@
-"""Unknown names: refuses unknown keyword arguments, and says what was meant instead.
+"""Unknown names: how unknown keyword arguments are refused, with advice on what to write instead.
 
 A function that takes them declares ``**unknown: Never``, so type checkers refuse them too.
 """
@@ -65,7 +65,7 @@ _ONE_ROUND = {
 _REQUEST = _ONE_ROUND | dict.fromkeys(
     ("allow_input_required", "input_responses", "request_state"), "call the method whose name ends in _once"
 )
-# Also the fields of the bundles, which a reader may take for keywords of the client itself.
+# These include the fields of the bundles, which look like keywords of the client itself.
 _CLIENT = {
     **{each: f"write answers=Answers({each}=…)" for each in ("elicitation", "sampling", "roots", "max_input_rounds")},
     **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "write answers=Answers(elicitation=…)"),
@@ -204,7 +204,7 @@ def refuse_unknown(
     Raises:
         TypeError: If a keyword is unknown.
     """
-    # From the TypedDict itself, so that what type checkers accept and what is accepted here can't differ.
+    # They come from the TypedDict itself, so that what type checkers accept and what is accepted here can't differ.
     known = () if details is None else details.__annotations__
     for name in given:
         if name not in known:
@@ -214,13 +214,13 @@ def refuse_unknown(
 
 
 def _advice(function: Callable[..., Any], called: str, name: str, known: list[str]) -> str:
-    bases = getattr(function, "__mro__", ())  # a user's subclass of a class has the rows of the class
+    bases = getattr(function, "__mro__", ())  # a user's subclass has the rows of its base class
     for each in (called, *(base.__qualname__ for base in bases)):
         if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"
     from difflib import get_close_matches  # deferred: only for mistakes
 
-    # This comes last: a name that another library uses was not a slip, even if a known one is spelt like it.
+    # Spelling comes after the table: a name that another library uses was not a slip, even if a known one resembles it.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
     if function.__name__ in _FOR_THE_SERVER:
@@ -234,7 +234,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
 
 
-# Other libraries use these words for a choice that is not spelt like ours.
+# Other libraries use these words for a choice whose name here is not similar.
 _RENAMED = {"streamable-http": "http"}
 
 

@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["LEVELS", "LogLevel", "logger", "show_log"]
 
-# One for the whole package, so that a program sets its level, or silences it, in one place. The ready middleware and
-# the access log have loggers below it.
+# There is one for the whole package, so that a program sets its level, or silences it, in one place. The ready
+# middleware and the access log have loggers below it.
 logger = logging.getLogger("trio_mcp")
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -21,7 +21,7 @@ def show_log(level: LogLevel) -> None:
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     logger.setLevel(number)
-    root = logging.getLogger()
-    if not root.handlers:
-        # Not below INFO for other libraries: among what they log for debugging are the fields of requests, with tokens.
+    if not logging.getLogger().handlers:
+        # Other libraries stay at INFO or above: what they log for debugging includes the fields of requests, with
+        # tokens.
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=max(number, logging.INFO))

@@ -81,11 +81,12 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
                 async with contextlib.nullcontext() if close is None else closing(close):
                     yield nursery
             except BaseException as exc:
-                # Kept, and raised again below outside the nursery, which would wrap it in a group.
+                # It is kept, and raised below, outside the nursery, which would wrap it in a group.
                 raised = exc
-            # After the close, which may need the tasks: a writer, for example, still has to write the last messages.
+            # This follows the close, which may need the tasks: a writer, for example, still has to write the last
+            # messages.
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
-            if raised is not None and _is_cancellation(raised):
+            if raised is not None and without_cancellation(raised) is not raised:
                 # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own
                 # (a task failed), which then absorbs it. Only that scope can tell.
                 passing, raised = raised, None
@@ -141,14 +142,9 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
     """Return what remains of an exception without its `Cancelled`s: the same object if it contains none, or None."""
     if isinstance(exc, BaseExceptionGroup):
         matched, rest = exc.split(trio.Cancelled)
-        # The same object if there is nothing to take out: a comparison by identity still holds.
+        # It is the same object if there is nothing to take out: callers compare by identity.
         return exc if matched is None else rest
     return None if isinstance(exc, trio.Cancelled) else exc
-
-
-def _is_cancellation(exc: BaseException) -> bool:
-    """Return whether the exception is or contains a `Cancelled`."""
-    return without_cancellation(exc) is not exc
 
 
 class EnteredOnce(abc.ABC):
@@ -192,10 +188,11 @@ class EnteredOnce(abc.ABC):
 
 
 def drop_inner_frames(exc: BaseException) -> None:
-    """Take the frames of this library and of Trio out of an exception's traceback and its causes', but for the last."""
+    """Take the frames of this library and of Trio out of the tracebacks of an exception and its causes, except for the
+    last."""
     behind: BaseException | None = exc
     while behind is not None:
-        # Where a task fails, the others are cancelled: that says nothing about the failure.
+        # If a task fails, the others are cancelled, which says nothing about the failure.
         if isinstance(behind.__context__, trio.Cancelled):
             behind.__context__ = None
         behind.__traceback__ = outer_frames(behind.__traceback__)
@@ -203,7 +200,7 @@ def drop_inner_frames(exc: BaseException) -> None:
 
 
 def outer_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of this library and of Trio, but for the last frame."""
+    """Return a traceback without the frames of this library and of Trio, except for the last frame."""
     steps = _steps(traceback)
     kept: TracebackType | None = None
     for step in reversed([step for step in steps[:-1] if not _is_inner(step)] + steps[-1:]):

@@ -12,7 +12,8 @@ __all__ = ["late_pattern"]
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what `re.compile` returns, but compile it on the first access to a method. For patterns known to be valid.
+    """Return what `re.compile` returns, but compile it on the first access to a method. Patterns must be known to be
+    valid.
 
     Args:
         pattern: The regular expression.
@@ -26,7 +27,7 @@ class _LatePattern:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        # Called for missing names only: from now on the method costs no more than that of a compiled pattern.
+        # This is called for missing names only: from now on the method costs no more than that of a compiled pattern.
         found = getattr(re.compile(*self._given), name)  # re keeps what it has compiled for the next name
         setattr(self, name, found)
         return found

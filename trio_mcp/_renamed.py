@@ -129,7 +129,7 @@ class _Refused:
         self._advice = advice
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # Without the object, or Python would add a similar name as a guess.
+        # It lacks the object, or Python would add a similar name as a guess.
         text = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
         raise AttributeError(text, name=self._name, obj=None)
 
@@ -142,7 +142,7 @@ def refuse_attributes(cls: type) -> None:
         setattr(cls, name, _Refused(name, advice))
 
     def __dir__(self: object) -> list[str]:
-        # Completion offers none of them, but for what a subclass has under the same name.
+        # Completion offers none of them, except for an attribute that a subclass has under the same name.
         return [name for name in object.__dir__(self) if name not in refused or hasattr(self, name)]
 
     cls.__dir__ = __dir__  # type: ignore[assignment]

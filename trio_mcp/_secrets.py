@@ -107,7 +107,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
         name: The name, in any style.
         place: Where it stands.
     """
-    # A peer may choose it, of any length.
+    # A peer may choose a name of any length.
     if len(name) > MAX_NAME:
         name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
     return _is_secret(name, place)
@@ -303,7 +303,7 @@ def _is_named_secret(text: str, found: re.Match[str]) -> bool:
     name, start = found[2], found.start()
     before = text[max(0, start - 20) : start]
     if text[found.end(2)] == ">" and not before.endswith("<"):
-        return False  # larger than something, where no element of XML begins
+        return False  # a "greater than", where no element of XML begins
     if before.endswith(("?", "&", "#", "%3F", "%26", "%23", "%3f")):
         return is_secret(name, Place.QUERY)
     # In prose a name has several words: "API key: …".
@@ -355,7 +355,8 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
     own = len(head) - len(head.lstrip(" -"))
     first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the text begins with the bar of YAML, on the name's line
     if first and begins - first <= own:
-        # As far to the left as the name: a value, or the next name, whose own value is looked at by itself.
+        # This stands as far to the left as the name: it is a value, or the next name, whose own value is looked at
+        # separately.
         value = _UNQUOTED.match(text, begins)
         return (MASK, begins if value is None or value[0].endswith(":") else value.end())
     end = begins
@@ -428,7 +429,7 @@ def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes
     """
     for name, value in fields:
         if is_secret(name, Place.WIRE):
-            # Of a cookie, the value alone may be repeated.
+            # A server may repeat the value of a cookie alone.
             for sent in _SENT.findall(value) + [value.partition("=")[2] for value in value.split("; ")]:
                 if len(sent) >= _SHORTEST:
                     text = text.replace(sent.encode(), MASK.encode())

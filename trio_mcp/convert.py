@@ -28,7 +28,7 @@ def as_object(value: object, what: str) -> dict[str, Any]:
     Raises:
         TypeError: If the value is neither.
     """
-    # Not copied, since every call comes through here; those who add something to parameters copy them.
+    # It is not copied, since every call comes through here; code that adds something to parameters copies them.
     if type(value) is dict:
         return value
     if isinstance(value, WireModel):
@@ -63,7 +63,7 @@ def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> Model
         RemoteProtocolError: If it is not valid.
     """
     try:
-        # Only the names on the wire are accepted, not those of the attributes in Python.
+        # Only the names on the wire are accepted, not the names of the attributes in Python.
         return model.model_validate(result, by_alias=True, by_name=False)
     except ValidationError as exc:
         raise RemoteProtocolError(f"the result of {method!r} is not a valid {model.__name__}: {brief(exc)}") from None
@@ -90,5 +90,5 @@ def brief(exc: ValidationError, most: int = 3) -> str:
 async def call_back(callback: Callable[..., Any], *arguments: object) -> Any:
     """Call a sync or async callback and return its result."""
     outcome = callback(*arguments)
-    # The outcome tells, not the function: a lambda or a partial around an async function does not look like one.
+    # The outcome decides, not the function: a lambda or a partial around an async function does not look like one.
     return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -65,8 +65,8 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     def __init__(self, queue: trio.MemorySendChannel[SessionMessage], limit: int) -> None:
         self._queue = queue
         self._limit = limit
-        # The most that can wait in it: counted up with each message meant for it, also one that then waits for room in
-        # `send`, and back to 0 when the receiver's task has found it empty.
+        # The most messages that can wait in it. This is counted up with each message meant for it, even one that then
+        # waits for room in `send`, and set to 0 when the receiver's task has found it empty.
         self._queued = 0
         # The function that the receiver's task has named, that task, and the rest of the burst; None before and after.
         self._take: Take | None = None
@@ -77,7 +77,8 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     @property
     def full(self) -> bool:
         """Whether `send_nowait` raises `trio.WouldBlock` now."""
-        # Asked before each message, so the statistics, which cost more than a send, are only for when they matter.
+        # This is asked before each message, so the statistics, which cost more than a send, are read only when they
+        # matter.
         if self._take is not None or self._queued < self._limit:
             return False
         queue = self.statistics()
@@ -105,7 +106,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
             return
         self._left = 0
         try:
-            # With the context variables of the receiver's task, as if it had received the message.
+            # The function gets the context variables of the receiver's task, as if that had received the message.
             task.context.run(take, value)
         except BaseException as exc:  # noqa: ASYNC103 - it is raised in the receiver
             # It is the receiver's failure, and the message has been taken.
@@ -147,7 +148,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._take, self._task, self._left = take, trio.lowlevel.current_task(), BURST
         self._queued = 0
 
-        # Called within the cancellation: nothing is handed over after it.
+        # This is called within the cancellation, so nothing is handed over after it.
         def abort(_: Callable[[], NoReturn]) -> trio.lowlevel.Abort:
             self._take = self._task = None
             return trio.lowlevel.Abort.SUCCEEDED
@@ -160,7 +161,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
                 raise failure
 
     def detach(self) -> None:
-        """Let the task in `attach` go on; do nothing if no task is in it."""
+        """Let the task in `attach` continue, if there is one."""
         task, self._take, self._task = self._task, None, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -202,7 +203,7 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
                     break
                 left -= 1
                 take(value)
-            # Without a checkpoint after an empty queue, so nothing can get in between.
+            # There is no checkpoint after the queue was found empty, so nothing can get in between.
             if left:
                 await self._sender.attach(take)
             else:

@@ -2,7 +2,7 @@
 
 There are three error paths:
 
-* a request was answered with an error: `McpError`, with the peer's ``code``, ``message`` and ``data``;
+* the response to a request is an error: `McpError`, with the peer's ``code``, ``message`` and ``data``;
 * the link failed: `TransportError` or a subclass, raised by every call that was waiting;
 * a message that belongs to no request was malformed: reported to the session's ``on_error`` as `RemoteProtocolError`.
 """
@@ -48,7 +48,7 @@ class TrioMcpError(Exception):
         server: The name of the server concerned, if a `ClientGroup` raised the exception; otherwise None.
     """
 
-    # On the class, so that no subclass has to set it.
+    # The default is on the class, so that no subclass has to set it.
     server: str | None = None
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class TrioMcpError(Exception):
 
 
 class McpError(TrioMcpError):
-    """The peer answered a request with a JSON-RPC error; or, raised in a handler, the error to answer with.
+    """The peer's response to a request was a JSON-RPC error; or, raised in a handler, the error to respond with.
 
     Attributes:
         code: The JSON-RPC error code, for example -32602 (see `trio_mcp.types.error_codes`).
@@ -98,9 +98,9 @@ class UnknownTool(McpError):
     def __init__(
         self, name: str, suggestions: tuple[str, ...] = (), message: str | None = None, data: Any = None
     ) -> None:
-        # INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
+        # The code is INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
         super().__init__(-32602, f"unknown tool: {name[:200]!r}" if message is None else message, data)
-        # Those of this constructor again: see the top of the file.
+        # A copy is made of these (see the top of the file), and the constructor of the base class has set its own.
         self.args = (name, suggestions, message, data)
         self.name = name
         self.suggestions = suggestions
@@ -118,10 +118,10 @@ class ToolError(TrioMcpError):
 
 
 class SamplingError(ToolError):
-    """The client's model has given no answer that `Context.sample` could use."""
+    """The client's model has given no response that `Context.sample` could use."""
 
 
-# Also a `TimeoutError`, so that code that knows nothing of MCP can handle it.
+# It is a `TimeoutError` as well, so that code that knows nothing of MCP can handle it.
 class RequestTimeout(TrioMcpError, TimeoutError):
     """No response came in time; the peer has been told that the request is cancelled.
 
@@ -145,8 +145,8 @@ class TransportError(TrioMcpError):
     """The link to the peer failed; every call in flight raises this.
 
     Attributes:
-        sent: Whether the peer may have acted on the request; False if it surely has not, as it has not got it, or has
-            refused it without looking at it.
+        sent: Whether the peer may have acted on the request; False if it certainly has not, because it did not get the
+            request, or refused it without looking at it.
     """
 
     sent: bool = True
@@ -204,15 +204,15 @@ class ProcessExited(TransportError):
     def _text(self) -> str:
         if self.returncode is None:
             status = "closed its standard output"
-        # As `subprocess` reports it: the number of the signal, negated.
+        # `subprocess` reports a signal as its number, negated.
         elif self.returncode < 0:
             status = f"was killed by signal {-self.returncode}"
         else:
             status = f"exited with status {self.returncode}"
             if not self.answered:
-                status += " before it answered"
-                # It has not complained, so it was no failure to it.
-                status += "; is it an MCP server, and started the right way?" if self.returncode == 0 else ""
+                status += " before it responded"
+                # Status 0 means that the process saw no failure, so it may not be a server at all.
+                status += "; is it an MCP server, and was it started the right way?" if self.returncode == 0 else ""
         tail = f"; its standard error ends with:\n{self.stderr_tail}" if self.stderr_tail else ""
         return f"the server process {self.command!r} {status}{tail}"
 
@@ -281,7 +281,7 @@ class HttpError(TransportError):
         shown = "".join(character if character.isprintable() else " " for character in self.excerpt[:500])
         body = f": {shown}" if shown.strip() else ""
         advice = f" ({_ADVICE[self.trouble]})" if self.trouble in _ADVICE else ""
-        return f"{self.target} was answered with status {self.status} {self.reason}{body}{advice}"
+        return f"{self.target} got status {self.status} {self.reason}{body}{advice}"
 
 
 _ADVICE: dict[HttpTrouble, str] = {
@@ -299,7 +299,7 @@ class AuthorizationError(TransportError):
         step: What failed, such as ``"resource metadata"``, ``"registration"``, ``"authorization"`` or ``"refresh"``.
         problem: What happened, to what.
         issuer: The authorization server concerned, if it is known by then.
-        error: The error code of OAuth that the server answered with, such as ``"access_denied"``; None without one.
+        error: The error code of OAuth in the server's response, such as ``"access_denied"``; None without one.
         advice: What to do about it; empty if there is nothing to say.
     """
 
@@ -383,8 +383,8 @@ class InputError(TrioMcpError):
         self.reason = reason
 
     def _text(self) -> str:
-        # Cut: the server chose the key.
-        return f"no answer to {self.method!r}, which the server asks for as {self.key[:100]!r}: {self.reason}"
+        # The key is cut, because the server chose it.
+        return f"no answer to {self.method!r} (the server's key: {self.key[:100]!r}): {self.reason}"
 
 
 class MessageTooLarge(RemoteProtocolError):
@@ -396,7 +396,7 @@ class MessageTooLarge(RemoteProtocolError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
-        self.args = (limit,)  # what a copy is made of
+        self.args = (limit,)  # a copy is made of these
         self.limit = limit
 
 

@@ -58,12 +58,10 @@ class JoinedNames:
 
         A shortened name can be split only after this object's `join` has made it.
         """
-        # This form first: `join` never makes an unshortened name that looks like it.
+        # This form is tried first: `join` never makes an unshortened name that looks like it.
         if _MARK.fullmatch(joined):
-            for server, of_server in self._shortened.items():
-                if joined in of_server:
-                    return server, of_server[joined]
-            return None
+            pairs = ((server, of_server.get(joined)) for server, of_server in self._shortened.items())
+            return next(((server, name) for server, name in pairs if name is not None), None)
         server, separator, name = joined.partition(SEPARATOR)
         return (server, name) if separator and _SERVER.fullmatch(server) and _ITEM.fullmatch(name) else None
 
@@ -77,8 +75,8 @@ class JoinedNames:
 
 
 def _shortened(server: str, name: str) -> str:
-    # As JSON, so that the border between the two names counts.
+    # JSON makes the border between the two names count.
     digest = hashlib.sha256(json.dumps([server, name]).encode()).hexdigest()[:16]
-    front = _FORBIDDEN.sub("_", server)[:20]  # what is readable of both names: the server's must not use it all up
+    front = _FORBIDDEN.sub("_", server)[:20]  # the readable part: the server's name must not take all of it
     front += SEPARATOR + _FORBIDDEN.sub("_", name)
     return f"{front[: MAX_NAME - 17]}_{digest}"

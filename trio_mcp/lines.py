@@ -63,8 +63,8 @@ async def read_lines(
         outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
-                # This is by far the most frequent case: there is room. It takes one coroutine less for each message
-                # than `hand_on`.
+                # There is room, by far the most frequent case. This takes one coroutine less for each message than
+                # `hand_on`.
                 inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message, metadata):
@@ -116,7 +116,7 @@ class LineSender(TextSender):
         )
 
     def _pass_on(self, text: bytes) -> bytes | None:
-        # A long text takes long to write, too, and others may follow meanwhile.
+        # A long text takes a while to write, and others may follow meanwhile.
         if self.joining or len(text) >= CHUNK:
             return text
         line = text + b"\n"
@@ -168,8 +168,9 @@ async def read_socket(socket: trio.socket.SocketType) -> bytes:
         trio.BrokenResourceError: If the connection breaks.
         trio.ClosedResourceError: If it was closed here.
     """
-    # It waits first, for the reason that `PipeReader` has. Ask for the descriptor each time, also after the wait, whose
-    # end another task may overtake: that of a closed socket is -1, and its number may belong to another file by now.
+    # It waits first, for the same reason as `PipeReader`. The descriptor is asked for each time, even after the wait,
+    # during which another task may have closed the socket: then it is -1, and the old number may belong to another
+    # file.
     while (fd := socket.fileno()) >= 0:
         await trio.lowlevel.wait_readable(fd)
         if socket.fileno() < 0:

@@ -60,8 +60,8 @@ async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, An
     """Deliver a message to the session, with the transport's metadata, and return whether the session still reads."""
     item = SessionMessage(message, metadata=metadata)
     try:
-        # Without a checkpoint if there is room, as there mostly is: an `await` for each message would cost more than
-        # handing it over. The transport's own reads let other tasks run.
+        # If there is room, as there usually is, this does without a checkpoint: an `await` for each message would cost
+        # more than handing it over. The transport's own reads let other tasks run.
         try:
             inbound.send_nowait(item)
         except trio.WouldBlock:
@@ -79,10 +79,10 @@ async def report_unsent(item: SessionMessage, problem: str, inbound: Inbound) ->
 
 def unsent(item: SessionMessage, problem: str) -> TransportFailure | None:
     """Return the failure of a request that could not be encoded; log what happened to any other message."""
-    # Without it the call would wait until its timeout: no response can come to what was not sent.
+    # Without this, the call would wait until its timeout: a request that was not sent gets no response.
     if isinstance(item.message, Request):
         return TransportFailure(not_sent(item.message.method, problem), item.message.id)
-    # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
+    # A response has already been replaced by an error response (see `encode_or_replace`), so this is only logged.
     logger.error("%s was not sent: %s", type(item.message).__name__, problem)
     return None
 

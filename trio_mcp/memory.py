@@ -30,7 +30,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     check_on_trio()
     # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
     await trio.lowlevel.checkpoint()
-    # Named from one end: `there` sends what `here_in` receives, and the other way round.
+    # They are named from one end: `there` sends what `here_in` receives, and `here` sends what `there_in` receives.
     there, here_in = open_direct_channel(BUFFER)
     here, there_in = open_direct_channel(BUFFER)
     ends = Link(here_in, here), Link(there_in, there)
@@ -49,14 +49,16 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
 
     def __init__(self, channel: DirectSendChannel, back: DirectSendChannel) -> None:
         self._channel = channel
-        # The other side's sending half: the way back for what can't be sent. Only the other side closes it.
+        # This is the other side's sending half, and the way back for messages that can't be sent. Only the other side
+        # closes it.
         self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:
         """Do what `DirectSendChannel.send_nowait` does; what can't be encoded is left to `send`."""
-        if self._channel.full:  # or it would be encoded in vain, and again in `send`
+        if self._channel.full:  # otherwise it would be encoded here without effect, and again in `send`
             raise trio.WouldBlock
-        # Reporting has to wait, so claim that there is no room: the sender then calls `send`, which does report.
+        # A report may have to wait, so this claims that there is no room: the sender then calls `send`, which does
+        # report.
         data, problem = encode_or_replace(value.message)
         if data is None or problem is not None:
             raise trio.WouldBlock

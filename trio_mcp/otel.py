@@ -53,16 +53,17 @@ MAX_URI = 2000
 """Characters kept in attributes. Chosen: a peer may send any length."""
 
 MAX_NAMES = 1000
-"""Names of tools and prompts distinguished in metrics. Chosen: each is a time series of its own, kept forever."""
+"""Names of tools and prompts distinguished in metrics. Chosen: each makes another time series, which is kept
+forever."""
 
 MAX_CODES = 100
-"""Error codes distinguished in metrics, besides the standard ones; likewise."""
+"""Error codes distinguished in metrics, besides the standard ones. Chosen, for the same reason."""
 
 # A range excludes its end: -32000 is the last of them.
 STANDARD_CODES: Final = range(-32768, -31999)
 """The codes that JSON-RPC reserves (section 5.1)."""
 
-# Fixed: MCP reserves the W3C keys, whatever propagators are configured for other protocols.
+# These are fixed: MCP reserves the W3C keys, whatever propagators are configured for other protocols.
 W3C: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
 
 
@@ -83,7 +84,7 @@ class _Failure:
 class _Telemetry:
     """The part shared by both sides."""
 
-    # Set by the two subclasses: the kind of the spans, and the name and description of the metric.
+    # The two subclasses set these: the kind of the spans, and the name and description of the metric.
     _kind: trace.SpanKind
     _metric: str
     _description: str
@@ -96,7 +97,7 @@ class _Telemetry:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         self._tracer = trace.get_tracer("trio_mcp", __version__, tracer_provider)
-        # The boundaries are only advice: a view of the application's takes precedence.
+        # The boundaries are only advice: a view of the application takes precedence.
         self._duration = metrics.get_meter("trio_mcp", __version__, meter_provider).create_histogram(
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
@@ -133,7 +134,7 @@ class _Telemetry:
         ):
             try:
                 result = await proceed(span)
-                # Successful to the protocol, but the conventions count it as a failure: `tool_error`.
+                # This is a success to the protocol, but the conventions count it as a failure: `tool_error`.
                 if method == "tools/call" and type(result) is dict and result.get("isError") is True:
                     failure = _Failure("tool_error")
                 return result
@@ -144,9 +145,9 @@ class _Telemetry:
                 # The name in a failed request may be invented, whatever refused it and with whatever code. Only a
                 # result proves that the tool or prompt exists, so only then may the name enter the metrics.
                 served = failure is None or failure.kind == "tool_error"
-                # Otherwise the span loses the name as well: back ends group spans by their names.
+                # A name that may not enter is taken out of the span as well: back ends group spans by their names.
                 if _told_apart(name, self._names, MAX_NAMES, entering=served):
-                    # Not the URI, which takes any number of values.
+                    # The URI is left out, as it takes any number of values.
                     common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
                 else:
                     span.update_name(method)
@@ -171,7 +172,7 @@ class _Telemetry:
                 return _Failure("timeout", None, "the request timed out")
             case trio.Cancelled():
                 return _Failure("cancelled", None, "the request was cancelled")
-            # A handler with a nursery of its own may be cancelled with a group that holds nothing else.
+            # A handler that has a nursery may be cancelled with a group that contains nothing else.
             case BaseExceptionGroup() if exc.split(trio.Cancelled)[1] is None:
                 return _Failure("cancelled", None, "the request was cancelled")
             case _:
@@ -211,17 +212,17 @@ class ServerTelemetry(_Telemetry):
         return super()._unexpected(exc)
 
     async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
-        # An empty context: the request decides on parent and baggage, not the place where the server happens to run.
-        # A span that is current there is only linked.
+        # The context is empty, because the request decides on parent and baggage, not the place where the server
+        # happens to run. A span that is current there is only linked.
         parent = _within(context.trace_context, otel_context.Context())
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
-            # Shortened, as the client chooses the id, of any length.
+            # It is shortened, as the client chooses the id, of any length.
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
-            # Set for this library too, so that calls which the handler makes through a `Client` without telemetry
-            # carry this span.
+            # The trace is set for this library too, so that calls which the handler makes through a `Client` without
+            # telemetry carry this span.
             here = TraceContext.from_meta(_carried())
             with contextlib.nullcontext() if here is None else here.use():
                 return await call_next()
@@ -260,13 +261,14 @@ class ClientTelemetry(_Telemetry):
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
             if carried := _carried():
-                # New mappings: `params` is a shallow copy, so `_meta` is still the caller's own object, to be used for
-                # other calls.
+                # The mappings are new: `params` is a shallow copy, so `_meta` is still the caller's own object, which
+                # may be used for other calls.
                 call.params = {**call.params, "_meta": {**given, **carried}}
             try:
                 return await call_next()
             finally:
-                # Known only now: the session chooses the id when it sends the request, and may never have done so.
+                # The id is known only now: the session chooses it when it sends the request, and may never have done
+                # so.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
                 if call.way is not None:

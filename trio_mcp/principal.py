@@ -24,7 +24,7 @@ def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object
 
 
 def _scopes(given: Iterable[str]) -> frozenset[str]:
-    if isinstance(given, str):  # an iterable of letters
+    if isinstance(given, str):  # a string is an iterable of letters
         raise TypeError(f"the scopes of a Principal must be a set of strings; write {{{given!r}}}")
     return frozenset(given)
 
@@ -54,7 +54,7 @@ class Principal:
     issuer: str | None = attrs.field(default=None, validator=_check_name)
     client_id: str | None = attrs.field(default=None, validator=_check_name)
     scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
-    # Of one token, not of the identity: they make no difference between two principals.
+    # These belong to one token, not to the identity: they make no difference between two principals.
     claims: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only, eq=False, repr=False, kw_only=True)
     expires_at: float | None = attrs.field(default=None, eq=False, kw_only=True)
 

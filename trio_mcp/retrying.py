@@ -21,7 +21,8 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
         trouble: What went wrong: `HttpError.trouble`.
         method: The method of the message that was posted; None for a GET, which is always repeatable.
     """
-    # 429 and 503: refused before anything was done (RFC 6585, section 4; RFC 9110, section 15.6.4).
+    # With 429 and 503, the request was refused before anything was done (RFC 6585, section 4; RFC 9110, section
+    # 15.6.4).
     if trouble == "busy":
         return True
     # 502 and 504 come from a gateway, which does not know how far the request got.
@@ -29,7 +30,7 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
 
 
 def asks_anew(error: Exception) -> bool:
-    """Return whether another attempt to connect would ask a person again, who has just said no or nothing."""
+    """Return whether another attempt to connect would ask a person again who has just refused, or not responded."""
     if isinstance(error, LoginRequired):
         return False  # no person is asked; and another program may sign in meanwhile
     return isinstance(error, AuthorizationError) and error.step in ("authorization", "device", "redirection")
@@ -85,10 +86,15 @@ class Backoff:
                 check_number(f"{field.name} of a backoff", value)
             elif value is not None:
                 check_count("attempts of a backoff", value, least=0)
-        waits = 0 < self.first <= self.longest < math.inf and self.factor >= 1 and 0 <= self.jitter <= 1
-        if not (waits and self.patience >= 0):
-            needs = "0 < first <= longest, factor >= 1, jitter from 0 to 1 and patience >= 0"
-            raise ValueError(f"a backoff needs {needs}, got {self}")
+        if not (
+            0 < self.first <= self.longest < math.inf
+            and self.factor >= 1
+            and 0 <= self.jitter <= 1
+            and self.patience >= 0
+        ):
+            raise ValueError(
+                f"a backoff needs 0 < first <= longest, factor >= 1, jitter from 0 to 1 and patience >= 0, got {self}"
+            )
 
     def wait(self, attempt: int, random: Callable[[], float], asked: float | None = None) -> float | None:
         """Return the seconds to wait before the next attempt, or None to give up.
@@ -104,11 +110,11 @@ class Backoff:
         if asked is not None and asked > self.patience:
             return None
         if asked is not None and attempt == 0:
-            # Exactly as asked, without jitter: the server has chosen the time itself.
+            # This is exactly as asked, without jitter: the server has chosen the time itself.
             return asked
         try:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)
         except OverflowError:  # without a limit on attempts, the power exceeds a float after about a thousand
             ceiling = self.longest
-        # From (1 - jitter) times the ceiling up to the whole of it.
+        # The wait is from (1 - jitter) times the ceiling up to the whole of it.
         return max(asked or 0.0, ceiling * (1 - self.jitter + self.jitter * random()))

@@ -18,7 +18,7 @@ class Stopwatch:
     """A clock that can be stopped.
 
     Attributes:
-        lost: The seconds for which it has stood still so far: what counts is `trio.current_time` without them.
+        lost: The seconds for which it has stood still so far: the time that counts is `trio.current_time` without them.
         stopped: Whether it stands still now.
         stoppable: Whether anything may stop it: whether there is an ``auth=``.
         limits: The limits that are being kept.
@@ -42,7 +42,7 @@ class Stopwatch:
         if self.stopped:
             return math.inf
         real = time + self.lost
-        # Rounded up: when it has come, so has `time`, and no task waits for the rest of it without end.
+        # It is rounded up: when it has come, so has `time`, and no task waits for the rest of it without end.
         while real - self.lost < time:
             real = math.nextafter(real, math.inf)
         return real
@@ -50,7 +50,7 @@ class Stopwatch:
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
         """Stand still while the block runs; blocks may overlap."""
-        # Two persons may be asked at once, and the time counts once: until the last block ends.
+        # Two persons may be asked at once, and the pause lasts until the last block ends.
         self._blocks += 1
         if not self.stopped:
             self._since = trio.current_time()
@@ -60,13 +60,13 @@ class Stopwatch:
         finally:
             self._blocks -= 1
             if not self._blocks:
-                # This comes before the limits are set again, as they are set by it.
+                # This comes before the limits are set again, which depend on it.
                 self.lost += trio.current_time() - self._since
                 self._stop(False)
 
     def _stop(self, stopped: bool) -> None:
         self.stopped = stopped
-        # A deadline of Trio's can't stand still, so each is moved: away, and later to what is left of it.
+        # A deadline of Trio can't stand still, so each is moved: to infinity, and later to the time that is left.
         for limit in self.limits:
             limit.set()
 
@@ -89,7 +89,7 @@ class TimeLimit:
         self._scope = trio.CancelScope()
 
     def __enter__(self) -> Self:
-        # A stop from now on moves the deadline; one that has begun since it was made is looked up.
+        # A pause that begins from now on moves the deadline; `set` finds one that has begun since this was made.
         self._watch.limits.add(self)
         self.set()
         self._scope.__enter__()
@@ -129,14 +129,14 @@ class TimeLimit:
 STOPWATCH: Final[ContextVar[Stopwatch]] = ContextVar("STOPWATCH")
 """The stopwatch of the client whose task this is."""
 
-# Of the run, as is Trio's clock: what was measured in one means nothing in another.
+# It belongs to the run, as Trio's clock does: a time of one run means nothing in another.
 _OF_RUN: Final = trio.lowlevel.RunVar[Stopwatch]("stopwatch")
 
 
 def current_stopwatch() -> Stopwatch:
     """Return the stopwatch of the client whose task this is; outside of any client, the one of the run of Trio."""
-    # A variable, since links are opened by functions of the application, which get no arguments, and sessions without a
-    # `Client` shall wait for a person as well.
+    # It is a variable, since links are opened by functions of the application, which get no arguments; and sessions
+    # without a `Client` have to wait for a person as well.
     if (found := STOPWATCH.get(None)) is not None:
         return found
     try:

@@ -28,8 +28,8 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         report: Called with the failure of a request that can't be encoded, to tell the session.
     """
 
-    # Encoded as they are sent, not as they are written: a text takes a fraction of the memory of what it was made of,
-    # gives the garbage collector nothing to look through, and its bytes can be counted.
+    # Messages are encoded as they are sent, not as they are written: a text takes a fraction of the memory of its
+    # message, gives the garbage collector nothing to look through, and its bytes can be counted.
 
     def __init__(self, report: Callable[[TransportFailure], Awaitable[object]]) -> None:
         self._report = report
@@ -66,7 +66,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
             trio.ClosedResourceError: If this half is closed.
         """
         await trio.lowlevel.checkpoint()
-        # A loop, because a sender that did not have to wait may take the room first.
+        # This is a loop, because a sender that did not have to wait may take the room first.
         while self._size >= MAX_WAITING and self._end is None:
             await self._senders.park()
         if self._end is not None:
@@ -78,7 +78,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
             await self._report(failure)
 
     def _put(self, text: bytes) -> None:
-        # Only if the task is there for it: otherwise something waits that has to go first.
+        # It is passed on only if the transport's task waits for it: otherwise another text has to go first.
         if self._taker:
             rest = self._pass_on(text)
             if rest is None:

@@ -36,6 +36,6 @@ def tls_problem(text: str, plain: str) -> str:
         text: What OpenSSL says.
         plain: How the URL of a server without TLS begins.
     """
-    # The second is what OpenSSL says from 3.2 on in some of these cases.
+    # OpenSSL says the second from 3.2 on in some of these cases.
     unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
     return f"{text}; does its URL begin with {plain}?" if unlike_tls else text

@@ -150,14 +150,14 @@ CURRENT_TRACE: ContextVar[TraceContext | None] = ContextVar("the trace that requ
 
 def _is_traceparent(value: str) -> bool:
     match = _TRACEPARENT.fullmatch(value) if len(value) <= _MAX_PARENT else None
-    # Only versions after 00 may carry more fields.
+    # Only versions after 00 may have more fields.
     return match is not None and (match["version"] != "00" or match["more"] is None)
 
 
 def _is_tracestate(value: str) -> bool:
     if len(value) > _MAX_STATE:
         return False
-    # Split and matched one by one, which is linear; the limit on the length comes first.
+    # The members are split and matched one by one, which is linear; the limit on the length comes first.
     members = [member for part in value.split(",") if (member := part.strip(" \t"))]
     matches = [_STATE_MEMBER.fullmatch(member) for member in members]
     keys = {match["key"] for match in matches if match is not None}

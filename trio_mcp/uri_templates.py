@@ -27,7 +27,7 @@ _SEGMENT = frozenset("!$&'()*+,;=:@")  # RFC 3986, section 3.3: allowed in a pat
 _TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
-# Narrower than the RFC's varname: a variable becomes a parameter of a Python function.
+# This is narrower than the RFC's varname: a variable becomes a parameter of a Python function.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Value: TypeAlias = "str | dict[str, str]"
@@ -132,8 +132,8 @@ class UriTemplate:
                     "so a URI does not show where one ends; put a character between them"
                 )
         self._parts = parts
-        # A cheap test that rejects most URIs of other resources at once. It ends before the first "%", whose digits a
-        # URI may write in either case, and is ASCII only.
+        # This is a cheap test that rejects most URIs of other resources at once. It ends before the first "%", whose
+        # digits a URI may write in either case, and is ASCII only.
         self._prefix = re.match(r"[!-$&-z~]*", template.partition("{")[0])[0]  # type: ignore[index]
 
     def _compile(self) -> list[_Literal | _Slot]:
@@ -154,7 +154,7 @@ class UriTemplate:
                 text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
                 if text:
                     parts.append(_Literal(tuple(text)))
-                # More than an expansion would leave unencoded: clients differ in what they encode.
+                # This is more than an expansion would leave unencoded: clients differ in what they encode.
                 allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
                 allowed -= self._marks_after(index)
                 # In `{a,b}` a comma ends `a`. A dot is unreserved and never encoded, so `{.a,b}` can't reserve it.
@@ -184,9 +184,7 @@ class UriTemplate:
         """Return the characters that always end a variable: ``{+path}`` may hold a ``?``, unless a query follows."""
         rest = self._expressions[index + 1 :]
         marks = {each[0] for each in rest if not isinstance(each, str)} & {"?", "&", "#"}
-        for each in rest:
-            if isinstance(each, str):
-                marks |= set(each) & {"?", "#"}
+        marks |= set("".join(each for each in rest if isinstance(each, str))) & {"?", "#"}
         return frozenset(marks - {"&"} if "?" in marks else marks)  # before the query a "&" ends nothing
 
     def expand(self, values: Mapping[str, Value]) -> str:
@@ -244,7 +242,8 @@ class UriTemplate:
             if isinstance(part, _Literal):
                 position += len(part.units)
                 continue
-            # The longest run after which the rest can still be covered; `reach` says so, so nothing is ever undone.
+            # This takes the longest run after which the rest can still be covered; `reach` says so, so nothing is ever
+            # undone.
             end = longest = position
             while end < len(units) and part.admits(units[end]):
                 end += 1
@@ -315,7 +314,7 @@ def _joined(parts: list[_Literal | _Slot]) -> list[_Literal | _Slot]:
     """Merge adjacent literals."""
     joined: list[_Literal | _Slot] = []
     for part in parts:
-        # So that two slots without anything between them are neighbours, and each literal is compared in one piece.
+        # Afterwards, two slots without anything between them are neighbours, and each literal is compared in one piece.
         if isinstance(part, _Literal) and joined and isinstance(joined[-1], _Literal):
             part = _Literal(joined.pop().units + part.units)  # type: ignore[union-attr]
         joined.append(part)
@@ -386,13 +385,12 @@ def _literal_units(text: str, template: str) -> tuple[str, ...]:
 
 
 def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[bool]) -> list[bool]:
-    size = len(literal)
     # Triplets were put in upper case on both sides, so units can be compared.
-    reach = [False] * (len(units) + 1)
-    for position in range(len(units) - size + 1):
-        if following[position + size] and tuple(units[position : position + size]) == literal:
-            reach[position] = True
-    return reach
+    size, end = len(literal), len(units)
+    return [
+        start + size <= end and following[start + size] and tuple(units[start : start + size]) == literal
+        for start in range(end + 1)
+    ]
 
 
 def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:

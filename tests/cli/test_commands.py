@@ -499,8 +499,8 @@ def test_a_uri_that_a_template_matches_is_not_called_misspelt(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (0, "exited with status 0 before it answered; is it an MCP server, and started the right way?"),
-        (3, "exited with status 3 before it answered"),
+        (0, "exited with status 0 before it responded; is it an MCP server, and was it started the right way?"),
+        (3, "exited with status 3 before it responded"),
     ],
 )
 def test_a_process_that_is_not_a_server_is_said_never_to_have_answered(tmp_path: Path, status: int, said: str) -> None:

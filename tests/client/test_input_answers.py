@@ -459,5 +459,5 @@ async def test_roots_can_be_set_before_connecting_and_only_if_declared() -> None
     client = Client(Server("x"), answers=Answers(roots=[]))
     await client.set_roots([Path("/x")])
     async with asking() as (client, _):
-        with pytest.raises(LocalProtocolError, match=r"has declared no roots: make it with answers=Answers\(roots="):
+        with pytest.raises(LocalProtocolError, match=r"has declared no roots: create it with answers=Answers\(roots="):
             await client.set_roots([])

@@ -145,7 +145,7 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
         with pytest.raises(InputError) as caught:
             await client.call_tool("x")
     assert str(caught.value) == (
-        "no answer to 'sampling/createMessage', which the server asks for as 's': LookupError: no model today"
+        "no answer to 'sampling/createMessage' (the server's key: 's'): LookupError: no model today"
     )
     assert isinstance(caught.value.__cause__, LookupError)
     assert cancelled == ["elicit"]
@@ -167,8 +167,8 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
         (asks(q={"method": 5}), "is malformed"),
         (asks(q=request("elicitation/create", {"message": 5})), "with malformed parameters"),
         (asks(), "without inputRequests or requestState"),
-        ({**asks(), "inputRequests": []}, "request for input to 'tools/call' is malformed"),
-        ({**asks(q=ASK), "requestState": 5}, "request for input to 'tools/call' is malformed"),
+        ({**asks(), "inputRequests": []}, "request for input for 'tools/call' is malformed"),
+        ({**asks(q=ASK), "requestState": 5}, "request for input for 'tools/call' is malformed"),
         (
             asks(**{f"q{number}": ASK for number in range(MAX_INPUT_REQUESTS + 1)}),
             f"asks for {MAX_INPUT_REQUESTS + 1} inputs at once; the limit is {MAX_INPUT_REQUESTS}",

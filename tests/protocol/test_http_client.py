@@ -225,7 +225,7 @@ def test_what_a_call_raises_says_what_happened() -> None:
     error = failure(503, body, CALL, None, Retry_After="7", Content_Type="text/html").error
     assert isinstance(error, TransportError)
     text = str(error)
-    assert text.startswith("POST https://example.com/mcp was answered with status 503 Service Unavailable: <h1>Try [2J")
+    assert text.startswith("POST https://example.com/mcp got status 503 Service Unavailable: <h1>Try [2J")
     assert len(text) < 700
     assert (error.retry_after, error.headers["content-type"]) == (7, "text/html")
     assert len(error.excerpt) == 2000

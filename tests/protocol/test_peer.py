@@ -353,7 +353,7 @@ def test_a_request_is_answered_once_and_frees_its_place_once() -> None:
     peer = Peer()
     incoming = started(peer, "a")
     assert peer.answer(incoming, {"b": 1}) == Response("a", {"b": 1})
-    with pytest.raises(LocalProtocolError, match="already answered"):
+    with pytest.raises(LocalProtocolError, match="already has a response"):
         peer.answer(incoming, {})
     assert [peer.finished(incoming), peer.finished(incoming), peer.running_count] == [None, None, 0]
 

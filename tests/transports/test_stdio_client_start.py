@@ -102,7 +102,7 @@ def executable(path: Path, content: str, mode: int = 0o755) -> str:
         (lambda tmp: StdioServerParameters("no-such-command-here"), "no such command in PATH"),
         (
             lambda tmp: StdioServerParameters("no-such-command server.py"),
-            r"are a list of their own: write StdioServerParameters\('no-such-command', \['server.py'\]\)",
+            r"belong in a list: write StdioServerParameters\('no-such-command', \['server.py'\]\)",
         ),
         (lambda tmp: StdioServerParameters(str(tmp / "missing")), "no such file"),
         (lambda tmp: StdioServerParameters(str(tmp)), "is a directory"),

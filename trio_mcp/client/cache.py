@@ -17,7 +17,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 __all__ = ["CacheStatistics", "RequestInFlight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
-# Chosen: about what an entry with its key costs in CPython, rather too much than too little.
+# Chosen: about the size of an entry with its key in CPython, too much rather than too little.
 OVERHEAD = 500
 """Bytes counted for an entry besides its key and its result: Python's own objects."""
 
@@ -32,7 +32,7 @@ Question: TypeAlias = tuple[str, str, str | None]
 """The revision, the method, and the cursor or the URI."""
 
 
-# A class as a marker: no principal that a program can pass is equal to it.
+# A class serves as the marker: no principal that a program can pass is equal to it.
 class _Everybody:
     """The owner of public entries."""
 
@@ -121,7 +121,7 @@ class ResponseCache:
         """
         # The URL decides: a plain string, and parameters with other headers, are targets on the same server.
         server = target.url if isinstance(target, HttpServerParameters) else target
-        # Two servers may use the same names and URIs: an entry of one must not answer for the other.
+        # Two servers may use the same names and URIs: an entry of one must not serve for the other.
         if self._server is not None and self._server != server:
             raise ValueError("a ResponseCache is for one server: give a client of another target a cache of its own")
         self._server = server
@@ -131,12 +131,12 @@ class ResponseCache:
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
-            # The caller's own entry first.
+            # The caller's own entry comes first.
             entry = self._entries.get((who, question))
             if entry is None:
                 continue
             if now < entry.fresh_until + (self._grace if stale else 0.0):
-                # Used last, so evicted last.
+                # It was used last, so it is evicted last.
                 self._entries.move_to_end((who, question))
                 return from_json(entry.result)
             if now >= entry.fresh_until + self._grace:
@@ -164,12 +164,12 @@ class ResponseCache:
         except (PydanticSerializationError, ValueError):
             return  # it can't be stored as JSON, and the caller still gets the result
         question = flight.question
-        # Four bytes for each character of a key: the most that Python uses for one (PEP 393).
+        # Each character of a key counts as four bytes, the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD
         # Its scope may have changed since it was cached: an older entry must not outlive it under the other owner.
         for who in (owner, _Everybody):
             self._remove((who, question))
-        # After the old entries were removed: the result is newer than they are, even if it is too large to be kept.
+        # The old entries have gone in any case: the result is newer than they are, even if it is too large to be kept.
         if size > self._max_bytes:
             return
         # Only an explicit "public" is shared: a missing or unknown scope counts as private.
@@ -189,7 +189,7 @@ class ResponseCache:
             self._drop(lambda question: question[1] == "resources/read" and _related(question[2] or "", uri))
 
     def _drop(self, concerns: Any) -> None:
-        # A list first: entries are removed on the way.
+        # It is a list, because entries are removed on the way.
         for key in [key for key in self._entries if concerns(key[1])]:
             self._remove(key)
         for flight in self._flights:
@@ -203,9 +203,9 @@ class ResponseCache:
 
     def _check_run(self) -> None:
         run = trio.lowlevel.current_trio_token()
-        if run is not self._run:  # each run has its own clock, so that old expiry times mean nothing
+        if run is not self._run:  # each run has its own clock, so old expiry times mean nothing
             self.clear()
-            # Those of an earlier run, which can't land any more.
+            # Requests of an earlier run can't land any more.
             self._flights.clear()
             self._run = run
 

@@ -105,7 +105,7 @@ class Client(EnteredOnce):
         options = given_or_default("options", given["options"], SessionOptions)
         timeout, cache = given["timeout"], given["cache"]
         if timeout is not USE_SESSION:
-            # A copy, checked like any other: the caller's options may serve several clients.
+            # It is a copy, checked like any other: the caller's options may serve several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
@@ -119,7 +119,7 @@ class Client(EnteredOnce):
         self._rounds = InputRounds(self._connection, answers.max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:
-            # Raises if the cache belongs to another server.
+            # This raises if the cache belongs to another server.
             cache.attach(target)
             self._subscriptions.hooks.append(cache.changed)
 
@@ -155,7 +155,7 @@ class Client(EnteredOnce):
     def server_info(self) -> Implementation | None:
         """The server's name and version, which are not verified; None if missing or malformed."""
         try:
-            # Parsed when it is read: a server whose info is malformed can still be used.
+            # It is parsed when it is read: a server whose info is malformed can still be used.
             return Implementation.from_wire(self._connection.session.server.info)
         except ValidationError:
             return None
@@ -289,7 +289,7 @@ class Client(EnteredOnce):
         There are none if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_tools`.
         """
-        # Through `list_tools`, so that each page is cached, and teaches the output schemas.
+        # The pages come through `list_tools`, so that each is cached, and teaches the output schemas.
         return every(self.list_tools, "tools", timeout)
 
     @overload
@@ -350,7 +350,7 @@ class Client(EnteredOnce):
                 type that pydantic can validate.
             ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
             UnknownTool: If the server has no such tool. To suggest others, the tools are listed if they have not been
-                yet. A result that says no more than that is taken for this error, too.
+                yet. A result whose text says no more than that raises it, too.
             McpError: If the server refuses for another reason.
             InputError: If the server asks for input and the callback provides none (modern era).
             RemoteProtocolError: If the result is malformed, breaks the tool's output schema, does not fit the
@@ -361,11 +361,11 @@ class Client(EnteredOnce):
         """
         if limits:
             refuse_unknown(Client.call_tool, limits, CallLimits)
-        adapter = None if result_type is None else adapter_of(result_type)  # before the tool runs: it may be wrong
+        adapter = None if result_type is None else adapter_of(result_type)  # before the tool runs, as it may be wrong
         params = _tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
-        # Taken before the first round, as `total_timeout` covers all of them.
+        # The clock is read before the first round, as `total_timeout` covers all of them.
         started, refused = trio.current_time(), None
         try:
             result = await self._connection.request("tools/call", params, limits)
@@ -373,7 +373,7 @@ class Client(EnteredOnce):
             refused = exc
         if refused is not None:
             raise await self._output_schemas.refusal(name, refused)
-        # Looked at here, so that a call without rounds, the usual one, needs no further coroutine.
+        # This is tested here, so that a call without rounds, the usual one, needs no further coroutine.
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
@@ -540,8 +540,8 @@ class Client(EnteredOnce):
         self._add_meta(params, meta, f"the request for {uri!r}")
         started = trio.current_time()
         if meta is None:
-            # The only call with rounds of input that may be answered from the cache. A result that asks for input is
-            # never kept.
+            # This is the only call with rounds of input that the cache may serve. A result that asks for input is never
+            # kept.
             result = await self._calls.request("resources/read", uri, params, limits)
         else:  # entries of `meta` may change the result in ways that the cache can't know of
             result = await self._connection.request("resources/read", params, limits)
@@ -720,7 +720,7 @@ class Client(EnteredOnce):
             raise TypeError(f"the argument's name and value must be strings, got {argument!r}, {value!r}")
         params: dict[str, Any] = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
-            # Checked in every revision, so that a mistake does not show up only with a newer server.
+            # It is checked in every revision, so that a mistake does not show up only with a newer server.
             known = _strings(context, "context")
             if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
@@ -766,7 +766,7 @@ class Client(EnteredOnce):
         `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. `Subscription` says
         what the loop raises.
         """
-        # Checked here, not on entering: the mistake shows where `listen` is called.
+        # The filter is made here, not on entering, so that a mistake shows where `listen` is called.
         asked = wanted_filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
         return self._listening.block(asked, timeout)
 
@@ -791,7 +791,7 @@ class Client(EnteredOnce):
         if level is not None:
             check_log_level(level)
         session = self._connection.session
-        # No request is sent, but a public async function is a checkpoint whichever way it takes.
+        # In the modern era no request is sent, but a public async function is always a checkpoint.
         if session.modern:
             await trio.lowlevel.checkpoint()
             session.set_log_level(level)
@@ -818,15 +818,15 @@ class Client(EnteredOnce):
         """
         own = self._connection.inputs.roots
         if own is None:
-            raise LocalProtocolError("the client has declared no roots: make it with answers=Answers(roots=[])")
-        # Checked before anything is sent: an invalid root must leave things as they are.
+            raise LocalProtocolError("the client has declared no roots: create it with answers=Answers(roots=[])")
+        # They are checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
-            # Sent first: if the link has failed, the old roots stay, as the docstring promises.
+            # The notification goes first: if the link has failed, the old roots stay, as the docstring promises.
             await self._connection.session.send_notification("notifications/roots/list_changed")
         else:
             await trio.lowlevel.checkpoint()
-        # No checkpoint since the notification was handed over, so no task can answer the server with the old roots.
+        # There was no checkpoint since the notification was handed over, so no task can send the server the old roots.
         own.set(new)
 
     # --- what the calls share ----------------------------------------------------------------------------------------
@@ -838,7 +838,7 @@ class Client(EnteredOnce):
             TypeError, ValueError: As `checked_meta` raises them.
         """
         if meta is not None:
-            # Only the caller's entries: the era adds the protocol's own when the request is sent.
+            # These are only the caller's entries: the era adds the protocol's own when the request is sent.
             params["_meta"] = checked_meta(meta, what, of_request=True, revisions=(self.protocol_version,))
 
 
@@ -849,7 +849,7 @@ def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
     if arguments is not None:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
-        # A copy as plain data: the caller may change its mapping while the request is still queued.
+        # It is a copy, as plain data: the caller may change its mapping while the request is still queued.
         params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
     return params
 

@@ -44,8 +44,8 @@ class ClientConnection:
 
     Args:
         target: The client's target.
-        settings: Every argument of the client besides.
-        options: Those of its session.
+        settings: All other arguments of the client.
+        options: The options of its session.
         inputs: The callbacks that answer the server's questions.
         subscriptions: Where the server's notifications of changes go.
 
@@ -73,7 +73,7 @@ class ClientConnection:
             self._capabilities["extensions"] = checked_extensions(self._capabilities["extensions"], "client")
         if options.calls.result_types and not self._capabilities.get("extensions"):
             raise ValueError(
-                'result_types are those of extensions that the client declares: pass capabilities={"extensions": …} too'
+                'result_types belong to extensions that the client declares: pass capabilities={"extensions": …} too'
             )
         self._open_link = link_factory(target)
         self._extensions: dict[str, Any] = {}
@@ -105,21 +105,21 @@ class ClientConnection:
         """Stay connected while the block runs."""
         self._entered = True
         async with background_nursery(self.aclose) as nursery:
-            # Not entered here: nested context managers in the caller's task could only be closed by that task, in their
-            # order.
+            # Another task enters the context managers: if they were nested in the caller's task, only that task could
+            # close them, in their order.
             await start(nursery, self._stay_connected)
             yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
         """Hold the whole connection in one task, so that any other task can close it at any time."""
         session: ClientSession | None = None
-        # For everything of this client that has a time limit: the task, and those that it starts, have it.
+        # This task, and those that it starts, use this clock for everything of the client that has a time limit.
         STOPWATCH.set(self.stopwatch)
         probing = Probing()
         PROBING.set(probing if self._mode == "auto" else None)
         try:
             with self._scope:
-                # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
+                # One deadline covers all of it: starting the process, connecting, negotiating. It is lifted after that.
                 with self.stopwatch.limit(self._patience) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
@@ -136,7 +136,8 @@ class ClientConnection:
                         session.while_probing = probing.asking
                         if self._ways is not None:
                             session.max_faults = inf  # each way has its own bound, and costs only itself
-                        # Before the session reads anything: a legacy server may ask as soon as it is initialized.
+                        # This comes before the session reads anything: a legacy server may ask as soon as it is
+                        # initialized.
                         self.inputs.attach(session)
                         async with session:
                             try:
@@ -151,16 +152,16 @@ class ClientConnection:
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
-                # After the scope, so that the link has been closed and the process, if there is one, has ended.
+                # This follows the scope, so the link has been closed and the process, if there is one, has ended.
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
             probing.end()
-            # Also when connecting failed: a concurrent `aclose` waits for this event.
+            # The event is set even if connecting failed: a concurrent `aclose` waits for it.
             self._ended.set()
 
     def _declared(self, revision: str) -> dict[str, Any]:
-        """Put together everything that the client declares."""
+        """Return everything that the client declares in a revision."""
         given = merged(self.inputs.capabilities(revision), self._capabilities)
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
@@ -174,10 +175,12 @@ class ClientConnection:
             await session.initialize(timeout=None)
         elif self._mode in LEGACY_REVISIONS:
             server = await session.initialize(self._mode, timeout=None)
-            # `initialize` only proposes a revision; the server may answer with another one.
+            # `initialize` only proposes a revision; the server may choose another one.
             if server.revision != self._mode:
-                text = f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for"
-                raise NegotiationError(text, (server.revision,))
+                raise NegotiationError(
+                    f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for",
+                    (server.revision,),
+                )
         else:
             await session.discover(self._mode, timeout=None)
         # In the modern era nothing is sent: each request names the level in its `_meta`.
@@ -188,7 +191,7 @@ class ClientConnection:
         text = f"the server did not complete the connection within {self._limit}={self._patience:g} seconds"
         if session is not None and session.last_fault is not None:
             text += f"; what it sent was not MCP: {session.last_fault}"
-        return text + "; is it an MCP server, and started the right way?"
+        return text + "; is it an MCP server, and was it started the right way?"
 
     async def aclose(self) -> None:
         """Close the connection: `Client.aclose`."""
@@ -237,12 +240,12 @@ class ClientConnection:
         self, method: str, params: BaseModel | Mapping[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
         """Send any request, through the middleware: `Client.request`."""
-        # The attribute first: the property's check is worth saving on every request.
+        # The attribute is tried first, as the property's check is worth saving on every request.
         session = self._session or self.session
         if not self._middleware:
-            return await session.send_request(method, params, **limits)  # most clients have none: no hops for them
+            return await session.send_request(method, params, **limits)  # no hops, as most clients have none
         plain = {} if params is None else dict(as_object(params, "params"))
-        # A copy of the parameters, which a middleware may change in place.
+        # The call has a copy of the parameters, which a middleware may change in place.
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:
@@ -261,8 +264,8 @@ class ClientConnection:
         await trio.lowlevel.checkpoint_if_cancelled()
         result = await self.through(call, send)
         if call.request_id is None:  # a middleware responded itself, perhaps without a checkpoint
-            # Shielded, as the middleware's effect has happened and its result must not be lost (docs/design.md, rule
-            # 11).
+            # It is shielded, as the middleware's effect has happened and its result must not be lost (docs/design.md,
+            # rule 11).
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
 
@@ -280,7 +283,7 @@ class ClientConnection:
             self._subscriptions.note(notification, modern=session.modern)
 
     async def _received(self, notification: Notification) -> None:
-        # Called by the session's task for notifications, so a slow callback delays the next notification, and for a
+        # The session's task for notifications calls this, so a slow callback delays the next notification, and for a
         # while the calls whose responses came after it (docs/explanation/sessions.md).
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
@@ -296,9 +299,9 @@ def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, flo
     """Return the limit that bounds connecting, over several ways or one: its name, and its seconds."""
     if calls.connect_timeout is not None:
         return "connect_timeout", calls.connect_timeout
-    # Who waits no longer than this for a response does not mean to wait longer for a server that never starts. A larger
-    # one says that a tool is slow, and nothing about the start. A list of ways needs time to give up the first, and has
-    # limits of its own.
+    # A caller that waits no longer than this for a response does not mean to wait longer for a server that never
+    # starts. A larger timeout says that a tool is slow, and nothing about the start. A list of ways needs time to give
+    # up the first one, and has its own limits.
     if calls.timeout is not None and calls.timeout < CONNECT_TIMEOUT and not several:
         return "timeout", calls.timeout
     return "connect_timeout", CONNECT_TIMEOUT

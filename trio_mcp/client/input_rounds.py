@@ -25,7 +25,7 @@ __all__ = ["InputRounds", "read_input_required"]
 
 # Chosen: no user answers more in one go, and each one may occupy a callback.
 MAX_INPUT_REQUESTS = 32
-"""The limit of what a server may ask for in one round; all of it is asked at the same time."""
+"""The questions that a server may ask in one round; all of them are asked at the same time."""
 
 # Chosen: short enough for a server that needs a moment, long enough not to load one that needs minutes.
 FIRST_PAUSE = 0.1
@@ -75,12 +75,10 @@ class InputRounds:
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
-            # Bounded by rounds as well as by time: a call without `total_timeout` must not be kept busy forever.
+            # The rounds are bounded as well as the time: a call without `total_timeout` must not be kept busy forever.
             for _ in range(self._max_rounds):
                 requests, state = read_input_required(method, result)
-                answers = None
-                if requests is not None:
-                    answers = await self._answer(method, requests)
+                answers = None if requests is None else await self._answer(method, requests)
                 if not requests:  # a server that only polls must not make us spin
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -89,8 +87,9 @@ class InputRounds:
                 result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
                 if result.get("resultType") != INPUT_REQUIRED:
                     return result
-            limit = f"max_input_rounds={self._max_rounds}"
-            raise RemoteProtocolError(f"the server still asks for input for {method!r} after {limit} rounds")
+            raise RemoteProtocolError(
+                f"the server still asks for input for {method!r} after max_input_rounds={self._max_rounds} rounds"
+            )
         # Only the scope's deadline leads here: the loop either returns or raises.
         assert total is not None
         raise RequestTimeout(method, total, "total_timeout")
@@ -102,7 +101,7 @@ class InputRounds:
         for key, request in requests.items():
             asked = request.get("method") if isinstance(request, dict) else None
             if not isinstance(asked, str):
-                # The key is the server's: shortened, so that it can't flood a log.
+                # The server chose the key, so it is shortened: it must not flood a log.
                 raise RemoteProtocolError(f"input request {key[:100]!r} of {method!r} is malformed")
             try:
                 ready[key] = asked, self._connection.inputs.prepare(revision, asked, request.get("params"))
@@ -135,7 +134,7 @@ class InputRounds:
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
             from trio_mcp.types.input_required import InputRequiredResult
 
-            # This only checks it: the caller answers.
+            # This only checks the result: the caller answers.
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
         return result, as_result(result, model, method)
@@ -158,7 +157,7 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
         try:
             answers[key] = await _get(key, method, get_answer)
         except InputError as exc:
-            # Collected instead of raised: the caller gets this exception itself, not a group around it.
+            # It is collected instead of raised, so that the caller gets this exception itself, not a group around it.
             failures.append(exc)
             # The other questions of this round are pointless now: the call fails with the first failure.
             nursery.cancel_scope.cancel("another question of the same round failed")
@@ -178,23 +177,23 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
         RemoteProtocolError: If it is malformed, or asks for too much.
     """
     requests, state = result.get("inputRequests"), result.get("requestState")
-    # Without either, a retry would be the same request once more, and so forever.
+    # Without either, each retry would be the same request, forever.
     if requests is None and state is None:
-        text = f"the server asks for input for {method!r} without inputRequests or requestState"
-        raise RemoteProtocolError(text)
+        raise RemoteProtocolError(f"the server asks for input for {method!r} without inputRequests or requestState")
     if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
-        raise RemoteProtocolError(f"the server's request for input to {method!r} is malformed")
+        raise RemoteProtocolError(f"the server's request for input for {method!r} is malformed")
     if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
-        count = len(requests)
-        raise RemoteProtocolError(f"the server asks for {count} inputs at once; the limit is {MAX_INPUT_REQUESTS}")
+        raise RemoteProtocolError(
+            f"the server asks for {len(requests)} inputs at once; the limit is {MAX_INPUT_REQUESTS}"
+        )
     return requests, state
 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
     """Return the parameters for another round: with its answers and its state, and nothing of earlier rounds."""
-    # Built from the first parameters each time: the state of an earlier round must not be sent again.
+    # These are made of the first parameters each time: the state of an earlier round must not be sent again.
     again = dict(params)
-    # Left out where the server asked nothing: it only wants its state back.
+    # The answers are left out if the server asked nothing: it only wants its state back.
     if answers is not None:
         again["inputResponses"] = answers
     if state is not None:

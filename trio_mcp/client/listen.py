@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_flag
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.connection import ClientConnection
@@ -51,7 +52,8 @@ UNSUBSCRIBE_TIMEOUT = 10.0
 """Seconds. Only a new subscription to the same resource waits for it."""
 
 SHORTEST = 1.0
-"""Seconds that a subscription must have lasted to be opened again. Chosen: a server that ends each at once means it."""
+"""Seconds that a subscription must have lasted to be opened again. Chosen: a server that ends each at once does so on
+purpose."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
@@ -81,7 +83,7 @@ class Listening:
         limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
         if session.modern:
             return self._listening(asked, None, limit)
-        # A legacy server is not asked what it will tell: its capabilities say so beforehand.
+        # A legacy server is not asked what it will announce: its capabilities say so already.
         declared = session.server.capabilities
         wanted = asked.to_wire()
         honored = {name: value for name, value in wanted.items() if declares(declared, LEGACY_CAPABILITIES[name])}
@@ -93,11 +95,12 @@ class Listening:
     async def _listening(
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
-        # The usual end; a timeout below gives another reason.
+        # This is the usual reason; a timeout below gives another one.
         reason = "the client no longer listens"
-        # Held in both eras: statistics count it, and legacy notifications are delivered to all that are held.
+        # The feed is held in both eras: statistics count it, and legacy notifications are delivered to all feeds that
+        # are held.
         with self._subscriptions.holding(asked) as feed:
-            # A nursery of the block's own: leaving the block cancels the request, which tells the server.
+            # The block has its own nursery: leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
                 nursery.start_soon(self._hear, feed, legacy)
                 try:
@@ -109,15 +112,12 @@ class Listening:
                         raise RequestTimeout(LISTEN if legacy is None else "resources/subscribe", limit)
                     yield Subscription(feed)
                 finally:
-                    nursery.cancel_scope.cancel(reason)  # which goes out as the reason of the cancellation
+                    nursery.cancel_scope.cancel(reason)  # the server gets this reason, too
 
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
         """Hold the subscription, in a separate task; the loop over the events raises its exceptions."""
         try:
-            if legacy is None:
-                await self._hear_modern(feed)
-            else:
-                await self._hear_legacy(feed, legacy)
+            await (self._hear_modern(feed) if legacy is None else self._hear_legacy(feed, legacy))
         except Exception as exc:
             feed.end(exc)
         else:
@@ -127,8 +127,8 @@ class Listening:
         if not self._connection.stopwatch.stoppable:
             await self._subscribed(feed)
             return
-        # A server ends a stream with its token, by a response or by cutting it. So another one is opened with another
-        # token; if the server can't be reached, the subscription has ended as it did.
+        # A server ends a stream when the token expires, by a response or by cutting it. So another stream is opened,
+        # with another token; if the server can't be reached, the subscription ends as the first stream did.
         ended: TransportError | None = None
         while True:
             began, end = trio.current_time(), None
@@ -149,7 +149,7 @@ class Listening:
         session = self._connection.session
         call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 
-        # Called before the request is sent: the acknowledgement may arrive before this task runs again.
+        # This is called before the request is sent: the acknowledgement may arrive before this task runs again.
         def opened(outgoing: OutgoingRequest) -> None:
             call.request_id = outgoing.request.id
             self._subscriptions.opened(feed, outgoing)
@@ -160,7 +160,7 @@ class Listening:
         result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":
             raise RemoteProtocolError(f"the response to {LISTEN!r} must be complete, not {result['resultType']!r}")
-        # `type(...) is int`: a boolean, which Python takes for an integer, must not match.
+        # `type(...) is int`, because a boolean, which is an integer to Python, must not match.
         named = as_result(result, SubscriptionsListenResult, LISTEN).meta.get(meta.SUBSCRIPTION_ID)
         if feed.outgoing is None or type(named) is not int or named != feed.outgoing.request.id:
             raise RemoteProtocolError(f"the response to {LISTEN!r} does not name the subscription that it ends")
@@ -214,7 +214,7 @@ class ResourceWatches:
     async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
         """Keep resources subscribed while the block runs.
 
-        Leaving never waits: a task of the session unsubscribes, also after a cancellation while subscribing.
+        Leaving never waits: a task of the session unsubscribes, even after a cancellation while subscribing.
 
         Raises:
             LocalProtocolError: If the client has too many subscriptions.
@@ -226,7 +226,7 @@ class ResourceWatches:
                 watch = self._hold(uri)
                 held.append(uri)
                 async with watch.turn:
-                    if not watch.sure:  # else another block has subscribed already
+                    if not watch.sure:  # otherwise another block has subscribed already
                         await self._subscribe(uri, watch)
             yield
         finally:
@@ -239,7 +239,7 @@ class ResourceWatches:
             if len(self._watches) >= MAX_URIS:
                 raise LocalProtocolError(f"a client may subscribe to {MAX_URIS} resources at once; can't add {uri!r}")
             watch = self._watches[uri] = _Watch()
-        # Counted before asking, so that a block that leaves meanwhile does not unsubscribe.
+        # The holder is counted before the server is asked, so that a block that leaves meanwhile does not unsubscribe.
         watch.holders += 1
         return watch
 
@@ -264,7 +264,7 @@ class ResourceWatches:
 
     async def _unsubscribe(self, uri: str, watch: _Watch) -> None:
         async with watch.turn:
-            if watch.asked and not watch.holders:  # else a block has come to want it again
+            if watch.asked and not watch.holders:  # otherwise a block wants it again
                 watch.sure = False
                 # The session's limits may be None, and no caller is there to give up.
                 limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
@@ -276,36 +276,35 @@ class ResourceWatches:
                 # This holds even if that failed: nothing is retried, and the next holder subscribes in any case, as it
                 # is not `sure`.
                 watch.asked = False
-        # Checked again after the wait: a block may hold this watch by now, or another one may stand in its place.
+        # This is checked after the wait: a block may hold this watch by now, or another watch may have replaced it.
         if not watch.holders and self._watches.get(uri) is watch:
             del self._watches[uri]
 
 
 def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: Iterable[str]) -> SubscriptionFilter:
-    """Make the filter of a `Client.listen`.
+    """Return the filter of a `Client.listen`.
 
     Raises:
         TypeError, ValueError: If an argument is invalid, or nothing is asked for.
     """
-    # The names of the filter's fields.
+    # The keys are the names of the filter's fields.
     flags = {
         "tools_list_changed": tools,
         "prompts_list_changed": prompts,
         "resources_list_changed": resources_list,
     }
     for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise TypeError(f"{name} must be True or False, got {flag!r}")
+        check_flag(name, flag)
     if isinstance(resources, (str, bytes, Mapping)) or not isinstance(resources, Iterable):
         raise TypeError(f"resources must be a list of URIs, got {resources!r}")
-    # Read once: it may be an iterator, and its items are looked at twice.
+    # It is read once, as it may be an iterator, and its items are looked at twice.
     given = list(resources)
     for uri in given:
         if not isinstance(uri, str):
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if not uri:
             raise ValueError("a URI must not be empty")
-    # Each URI once, in the given order.
+    # Each URI counts once, in the given order.
     uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
         raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")

@@ -64,11 +64,11 @@ class CachedCalls:
             cache.keep(flight, self._owner, result)
             return result
         except McpError as exc:
-            # An invalid cursor: "discard all cached pages and re-fetch from the beginning"
+            # The cursor is invalid: "discard all cached pages and re-fetch from the beginning"
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
                 cache.forget(method)
             raise
-        # Only if the server could not be asked: a refusal by the server is never hidden behind an old result.
+        # An old result serves only if the server could not be asked: it never hides a refusal.
         except (TransportError, RequestTimeout):
             kept = cache.find(question, self._owner, stale=True)
             if kept is None:
@@ -131,7 +131,7 @@ async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[
             return
         for item in getattr(page, items):
             yield item
-            # Each step of a loop is a checkpoint (docs/design.md, rule 11), also the one that finds the end of the
+            # Each step of a loop is a checkpoint (docs/design.md, rule 11), including the one that finds the end of the
             # list.
             await trio.lowlevel.checkpoint()
         cursor = page.next_cursor

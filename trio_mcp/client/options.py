@@ -73,13 +73,13 @@ class ClientOptions(TypedDict, total=False):
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
-            overrides ``options.calls.timeout``. Connecting has 30 seconds, or over a single way as many as
-            this, if they are fewer; ``options.calls.connect_timeout`` sets another limit for it.
+            overrides ``options.calls.timeout``. Connecting may take 30 seconds, or this time if it is shorter and there
+            is a single way to the server; ``options.calls.connect_timeout`` sets another limit for it.
         client_info: The name and version that the client gives the server.
         capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
-            program answers itself, and extensions of the protocol, each with its settings:
+            program handles itself, and extensions of the protocol, each with its settings, as in
             ``{"extensions": {"com.example/feature": {}}}``. The answers declare their own.
-        answers: What answers the server's questions: see `Answers`.
+        answers: The answers to the server's questions: see `Answers`.
         options: The session's limits, timeouts and hooks.
         log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A
             server that does not declare logging is not asked. With None, a server of the legacy era decides for itself

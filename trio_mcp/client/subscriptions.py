@@ -40,10 +40,10 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 # Chosen: each one may be an open HTTP response stream.
 MAX_LISTENS = 100
-# Bounds on what a server can make us hold: events for resources below a subscribed one. Beyond them an event counts as
-# one of the subscribed resource itself.
+# These bound the events that a server can make us hold for resources below a subscribed one. Beyond them, an event
+# counts as one of the subscribed resource itself.
 MAX_PENDING = 1000
-# The limit that `trio_mcp.uri_templates` has for URIs as well.
+# `trio_mcp.uri_templates` has the same limit for URIs.
 LONGEST_URI = 8192
 
 ChangeHook: TypeAlias = Callable[[str, str | None], None]
@@ -142,7 +142,7 @@ class Feed:
         self.acknowledged = False
         self.resumed = False
         self._wanted: frozenset[ChangeEvent] = frozenset()
-        # Ordered, and each event once: a slow loop holds no more than one event per list and URI.
+        # It is ordered and has each event once: a slow loop holds no more than one event per list and URI.
         self._pending: OrderedDict[ChangeEvent, None] = OrderedDict()
         self._news = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -160,14 +160,14 @@ class Feed:
 
     async def next(self) -> ChangeEvent:
         """Wait for the next event and return it. When cancelled, no event is lost."""
-        # Before an event is taken, not after: if this is cancelled, the event stays for the next call.
+        # This comes before an event is taken: if it is cancelled, the event stays for the next call.
         await trio.lowlevel.checkpoint()
         while True:
             if self._left:
                 raise LocalProtocolError("the block of `async with client.listen(...)` has ended")
             if self._pending:
                 return self._pending.popitem(last=False)[0]
-            # Only after the events: those that came before the end are delivered first.
+            # The end comes after the events: those that arrived before it are delivered first.
             if self._cause is not None:
                 raise another(self._cause)
             if self._over:
@@ -274,7 +274,7 @@ class Subscription(AsyncIterator[ChangeEvent]):
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended the subscription without an error; so does the loop then."""
+        """Whether the server has ended the subscription without an error; then the loop ends as well."""
         return self._feed.ended
 
     @property
@@ -405,7 +405,7 @@ class Subscriptions:
             raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
-# Also used by the cache: reading a folder may have returned what lies in it.
+# The cache uses this, too: reading a folder may have returned what lies in it.
 def lies_below(uri: str, above: str) -> bool:
     """Return whether a URI names a part of what another names."""
     # A part begins at a boundary of the URI: `x://ab` does not lie below `x://a`.

@@ -75,7 +75,7 @@ def link_factory(target: Target) -> LinkFactory:
         return _by_url(target)
     if isinstance(target, HttpServerParameters):
         return _by_parameters(target)
-    # Before the test for callables: an object with `serve` may be callable as well.
+    # This comes before the test for callables: an object with `serve` may be callable as well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
     if callable(target):
@@ -113,7 +113,7 @@ def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> 
         return target
     raise TypeError(
         f"auth= is for servers that are reached over HTTP or WebSocket, and {target_name(target)!r} is not; a process"
-        " gets credentials by its environment: StdioServerParameters(…, env={…})"
+        " gets credentials through its environment: StdioServerParameters(…, env={…})"
     )
 
 
@@ -129,12 +129,9 @@ def _signed(target: Any, auth: Auth, optional: bool) -> Any:
 def auths_of(target: Target) -> list[Auth]:
     """Return each ``auth=`` of a target, or of the ways in a list."""
     ways = target.targets if isinstance(target, FailoverParameters) else target
-    found = []
-    for way in ways if isinstance(ways, (list, tuple)) else [ways]:
-        parameters = way.parameters if isinstance(way, HttpConnector) else way
-        if isinstance(parameters, HttpServerParameters) and parameters.auth is not None:
-            found.append(parameters.auth)
-    return found
+    listed = ways if isinstance(ways, (list, tuple)) else [ways]
+    parameters = [way.parameters if isinstance(way, HttpConnector) else way for way in listed]
+    return [each.auth for each in parameters if isinstance(each, HttpServerParameters) and each.auth is not None]
 
 
 def target_name(target: object) -> str:
@@ -144,15 +141,15 @@ def target_name(target: object) -> str:
     if isinstance(target, str):
         target = as_written(target)
         scheme, separator, rest = target.partition("://")
-        # Without the parts that may be secret: the query and a password.
+        # The query and a password may be secret, so they are left out.
         place = rest.partition("?")[0].partition("#")[0]
         host, slash, path = place.partition("/")
-        # At the last `@`, since a password that was not encoded may contain another.
+        # The host follows the last `@`: a password that was not encoded may contain another one.
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
     if isinstance(target, StdioServerParameters):
-        # Without its arguments, which may contain secrets.
+        # The arguments are left out, as they may contain secrets.
         return as_written(target.command)
-    # That of a `Server`, which the client must not import, or of a function.
+    # The target may be a `Server`, which the client must not import, or a function.
     names = (getattr(getattr(target, "info", target), "name", None), getattr(target, "__qualname__", None))
     return next((name for name in names if isinstance(name, str)), type(target).__name__)
 
@@ -181,11 +178,11 @@ def _by_url(url: str) -> LinkFactory:
         case "ws" | "wss" if rest.startswith("//"):
             return _by_parameters(HttpServerParameters(url, kind="ws"))
         case "tcp" | "tls" | "unix" if separator:
-            read_address(url)  # so that a wrong one is an error here, and not when it is connected to
+            read_address(url)  # so that a wrong address is an error here, and not on connecting
             return lambda: _socket_client(url)
     # A command ends here, and so does `localhost:8000/mcp`, whose host stands where a scheme would.
     if not rest.startswith("//"):
-        # FastMCP runs the file; here the program says with what.
+        # FastMCP runs such a file; here the program names the interpreter.
         program = f"sys.executable, [{url!r}]" if url.endswith(".py") else f"{url!r}, [arguments]"
         raise TypeError(
             f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
@@ -205,13 +202,13 @@ def _websocket_client(parameters: HttpServerParameters) -> contextlib.AbstractAs
 
 
 def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
-    # Imported late, like HTTP: clients of other transports need not load it.
+    # The import is late, as for HTTP: clients of other transports need not load it.
     from trio_mcp.sockets.client import tcp_client, unix_client
 
     return (unix_client if url[:5].lower() == "unix:" else tcp_client)(url)
 
 
-# A class, because the negotiation of a client asks it for `is_legacy`; the other transports can't know.
+# It is a class, because the negotiation of a client asks it for `is_legacy`; the other transports can't know.
 @attrs.frozen
 class HttpConnector:
     """Connects to a server that has a URL."""
@@ -219,7 +216,7 @@ class HttpConnector:
     parameters: HttpServerParameters
 
     def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
-        # Imported late: clients of other transports need not load the HTTP stack.
+        # The imports are late: clients of other transports need not load the HTTP stack.
         from trio_mcp.http.client.door import sse_client
         from trio_mcp.http.client.streamable import streamable_http_client
 
@@ -237,7 +234,7 @@ class HttpConnector:
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
     # The server's tasks are the client's own: they end with the client's block, whatever they do.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
-        # Leaving the nursery would cancel the server at once; this lets it be waited for with a limit.
+        # Leaving the nursery would cancel the server at once; this event lets it be waited for with a limit.
         ended = trio.Event()
 
         async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it
@@ -246,10 +243,11 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
             finally:
                 ended.set()
 
-        # Started, not spawned: a lifespan that fails is raised where the client is entered.
+        # It is started, not spawned, so that the failure of a lifespan is raised where the client is entered.
         await start(nursery, serve)
         yield ours
-        # Left without an exception: the server may end gracefully, as it does when any other link is closed.
+        # The block was left without an exception: the server may end gracefully, as it does when any other link is
+        # closed.
         for channel in ours:
             await channel.aclose()
         with trio.move_on_after(SERVER_GRACE):

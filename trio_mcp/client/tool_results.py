@@ -54,7 +54,7 @@ LONGEST_LISTING = 2.0
 
 
 def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
-    """Return whether a server's text says that it has no tool of a name; ``alone``: and hardly more than that."""
+    """Return whether a text says that its server has no tool of a name; with ``alone``, that and hardly more."""
     if len(text) > LONGEST_REFUSAL:
         return False
     quoted = f"[\"'`]?{re.escape(name[:LONGEST_REFUSAL])}[\"'`]?"
@@ -70,7 +70,7 @@ class ToolResult(CallToolResult, Generic[DataT]):
     ``ToolResult[Model]`` is the type of one that was called with ``result_type=Model``.
     """
 
-    # Always a bool, so that it can be compared. Null is not allowed, but means nothing else.
+    # It is always a bool, so that it can be compared. Null is not allowed, but can only mean False.
     is_error: Annotated[bool, BeforeValidator(lambda value: False if value is None else value)] = False
 
     @property
@@ -92,7 +92,7 @@ class ToolResult(CallToolResult, Generic[DataT]):
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
 
-# This is a separate class, as a private attribute makes each instance take longer.
+# This is a separate class, as a private attribute makes each instance slower to create.
 class _TypedResult(ToolResult[DataT]):
     _value: Any = None
 
@@ -103,7 +103,7 @@ class _TypedResult(ToolResult[DataT]):
     @property
     def data(self) -> DataT:
         if self.is_error:
-            raise ToolError(self.text or "the tool failed, and does not say why")
+            raise ToolError(self.text or "the tool failed without saying why")
         value: DataT = self._value
         return value
 
@@ -131,7 +131,7 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     """
     try:
         adapter = _adapter(result_type) if _is_hashable(result_type) else _adapter.__wrapped__(result_type)
-        if not adapter.pydantic_complete:  # it was told to build later, or names a class that is defined later
+        if not adapter.pydantic_complete:  # its building was deferred, or it names a class that is defined later
             adapter.rebuild()
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
         problem = str(exc).partition("\n")[0]
@@ -141,7 +141,7 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     return adapter
 
 
-# Making one takes longer than a call in memory. Bounded: a program may make types without end.
+# Making an adapter takes longer than a call in memory. The cache is bounded: a program may make types without end.
 @functools.lru_cache(maxsize=128)
 def _adapter(result_type: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
@@ -163,17 +163,17 @@ def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
     if structured:
         whole = answer.structured_content
         inner = _unwrapped(whole)
-        # As in `ToolResult.data`, what is inside of a wrapper comes first, unless the type has a field of that name.
+        # As in `ToolResult.data`, the content of a wrapper comes first, unless the type has a field of that name.
         forms = [whole] if inner is whole else [whole, inner] if _has_result(adapter) else [inner, whole]
         candidates = [to_json(form) for form in forms]
     else:
         # Revisions before 2025-06-18 have no structured content, and servers of later ones may do without it. Their
-        # text is the value itself if that is a string, else mostly JSON.
+        # text is the value itself if that is a string, and otherwise usually JSON.
         candidates = [to_json(answer.text), answer.text.encode()]
     problems = []
     for candidate in candidates:
         try:
-            # As JSON, so that strict models take lists for tuples, strings for dates, and so on.
+            # It is read as JSON, so that strict models accept lists as tuples, strings as dates, and so on.
             return adapter.validate_json(candidate)
         except ValidationError as exc:
             problems.append(brief(exc))
@@ -190,7 +190,7 @@ def _has_result(adapter: TypeAdapter[Any]) -> bool:
     """Return whether a type is an object with a field ``result``."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of defaults that are not JSON, which does not matter here
+            warnings.simplefilter("ignore")  # about defaults that are not JSON, which do not matter here
             schema = adapter.json_schema()
     except PydanticUserError:  # there are types that can be validated, but have no schema
         return False
@@ -230,7 +230,7 @@ class OutputSchemas:
             # An unchanged schema keeps its compiled validator.
             if known is None or known.schema != tool.output_schema:
                 self._schemas[tool.name] = _Known(tool.output_schema)
-        # Pages that were read in their order, from the first to the last, are all there is.
+        # Pages that were read in their order, from the first to the last, are the whole list.
         in_order = cursor is None or (self._in_order and cursor == self._next)
         self._in_order, self._next = in_order, page.next_cursor
         if in_order and page.next_cursor is None:
@@ -239,12 +239,12 @@ class OutputSchemas:
     def changed(self, kind: str, uri: str | None) -> None:
         """Forget the schemas if the server announces a change of its tools."""
         if kind == "tools":
-            # All of them: the notification does not say which tool has changed.
+            # All of them are forgotten: the notification does not say which tool has changed.
             self._schemas.clear()
             self._all_known = self._in_order = False
 
     async def check(self, name: str, value: Any) -> None:
-        """Check structured content against the tool's output schema, if it has one; list the tools if unknown.
+        """Check structured content against the tool's output schema, if it has one; list the tools if need be.
 
         If they can't be listed, the content is not checked.
 
@@ -257,26 +257,26 @@ class OutputSchemas:
                 await self._learn_all()
             except (TransportError, RequestTimeout) as exc:
                 # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
-                text = "the result of the tool %r is not checked, as its schema can't be read: %s"
-                logger.warning(text, name, exc)
+                logger.warning("the result of the tool %r is not checked, as its schema can't be read: %s", name, exc)
             known = self._schemas.get(name)
         if known is None or known.schema is None:
             return
         try:
-            # Compiled on first use: most tools that are listed are never called.
+            # A schema is compiled on first use: most tools that are listed are never called.
             if known.validator is None:
                 known.validator = SchemaValidator(known.schema)
             problem = known.validator.problem(value)
         except SchemaError as exc:
-            # An unusable schema fails the call as well: structured content that can't be checked must not pass for
+            # An unusable schema fails the call as well: structured content that can't be checked must not count as
             # checked.
-            text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
-            raise RemoteProtocolError(text) from None
+            raise RemoteProtocolError(
+                f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
+            ) from None
         if problem is not None:
             raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
 
     async def refusal(self, name: str, error: McpError) -> McpError:
-        """Return an `UnknownTool` for an error that says that the server has no such tool; another one as it is."""
+        """Return an `UnknownTool` for an error that says that the server has no such tool; any other error as it is."""
         if not _says_unknown(error.message, name):
             return error
         unknown = UnknownTool(name, await self._similar(name) or (), error.message, error.data)
@@ -284,7 +284,7 @@ class OutputSchemas:
         return unknown
 
     async def check_failure(self, name: str, text: str) -> None:
-        """Raise an `UnknownTool` for a result with ``isError`` that says so, of a tool that is not listed either.
+        """Raise an `UnknownTool` for a result with ``isError`` that says so, if the tool is not listed either.
 
         Unknown tools are protocol errors in every revision (`server/tools`, Error Handling), but several SDKs send a
         result.
@@ -306,16 +306,15 @@ class OutputSchemas:
                     await self._learn_all()
             except TrioMcpError:
                 return None  # what the server said about the name counts for more than this failure
-        if scope.cancelled_caught:
-            return None
-        # Without the name itself, which an outdated list may have.
-        return similar_names(name, (each for each in self._schemas if each != name))
+        # The name itself is left out, as an outdated list may have it.
+        others = (each for each in self._schemas if each != name)
+        return None if scope.cancelled_caught else similar_names(name, others)
 
     async def _learn_all(self) -> None:
         async with self._learning:
             if self._all_known:  # learned while waiting for the lock
                 return
-            # Also after a refusal, so that a server which lists nothing is not asked again for each result.
+            # This is so even after a refusal: a server that lists nothing is not asked again for each result.
             with contextlib.suppress(McpError):
                 async for _ in self._list_tools():
                     pass

@@ -54,8 +54,8 @@ TAIL = 512
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
 LONG = 4096
-"""Bytes. A text that has so many for each of its parts is looked at part by part, as a search for two words in all of
-it costs as much as writing the JSON (measured)."""
+"""Bytes. If the text of a value has more than this for each part of the value, the parts are checked one by one: a
+search for two words in the whole text would cost as much as writing the JSON (measured)."""
 
 # Messages. Chosen: a batch is handled as a whole, so one line must not stand for any number of requests.
 MAX_BATCH = 1000
@@ -90,7 +90,7 @@ def parse(value: Any, size: int = 0) -> Incoming:
             return Malformed(INVALID_REQUEST, "an empty batch")
         if len(value) > MAX_BATCH:
             return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are accepted")
-        # Nothing tells how many bytes each message had; an equal share keeps the sum right, which is what is bounded.
+        # The size of each message is not known. Equal shares keep the sum right, and only the sum is bounded.
         share = size // len(value)
         return Batch(
             tuple(
@@ -104,8 +104,7 @@ def parse(value: Any, size: int = 0) -> Incoming:
 
 
 def _parse_object(obj: dict[str, Any], size: int) -> _Item:
-    # The order matters: whatever is wrong with a message, its id should be known by then, so that the error response
-    # can carry it.
+    # The order matters: the id has to be known before the rest is checked, so that an error response can carry it.
     method = obj.get("method")
     if method is None and ("result" in obj or "error" in obj):
         return _parse_answer(obj)
@@ -132,7 +131,7 @@ _BAD_ID = '"id" must be a string or an integer'
 
 
 def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
-    # Nothing here asks for a response (`expects_answer`): answering a response could go on forever between two peers.
+    # No fault found here is due a response (`expects_answer`): two peers could respond to responses forever.
     answer_id = obj.get("id")
     known_id = answer_id if type(answer_id) is int or type(answer_id) is str else None  # see `is_request_id`
 
@@ -194,7 +193,7 @@ def encode(message: Incoming) -> bytes:
 
 
 def _is_finite(value: Any, most: int) -> bool:
-    """Return whether a value surely holds neither NaN nor infinity, by a look at no more than `most` parts of it."""
+    """Return True if a value contains neither NaN nor infinity; False if it does, or has more than `most` parts."""
     waiting = [value]
     for _ in range(most):
         if not waiting:
@@ -233,7 +232,7 @@ def encode_or_replace(message: Incoming) -> tuple[bytes | None, str | None]:
 
 
 def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
-    # By type and with literal dicts, the most frequent first, because every message passes through here.
+    # Every message passes through here, so the most frequent types come first, and the dicts are literals.
     if type(message) is Response:
         return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
     if type(message) is Request:
@@ -263,8 +262,8 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
 class Pieces:
     """Bytes put together from pieces, in linear time."""
 
-    # Not a list of pieces: a peer can send them a few bytes each, and every bytes object costs many times that. Nor a
-    # bytearray: `pydantic_core.from_json` copies it, while a `BytesIO` gives out its bytes uncopied.
+    # A list of pieces would not do: a peer can send a few bytes at a time, and every bytes object costs many times
+    # that. `pydantic_core.from_json` would copy a bytearray, while a `BytesIO` gives out its bytes uncopied.
 
     __slots__ = ("_first", "_joined")
 
@@ -312,7 +311,7 @@ class LineDecoder:
         Consume the iterator before feeding again.
         """
         data = bytes(data)
-        if b"\n" not in data:  # a part of a long line: this look takes a fraction of the time that `split` does
+        if b"\n" not in data:  # a part of a long line: this test takes a fraction of the time of `split`
             self._append(data)
             return
         lines = data.split(b"\n")
@@ -336,13 +335,13 @@ class LineDecoder:
     def _append(self, piece: bytes) -> None:
         if not piece:
             return
-        # `_size` counts on beyond the limit, while only the head and the tail are kept.
+        # `_size` goes on beyond the limit, while only the head and the tail are kept.
         fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
         if fits:
             self._line.add(piece)
             return
-        # The first piece beyond the limit: of those before it only the two ends are kept.
+        # This may be the first piece beyond the limit. Only the two ends of the pieces before it are kept.
         if line := self._line.joined():
             self._head, self._tail = line[:HEAD], line[-TAIL:]
             self._line = Pieces()
@@ -352,7 +351,7 @@ class LineDecoder:
 
     def _finish(self, *, cut_off: bool = False) -> Incoming | None:
         if self._size > self.max_message_size:
-            # The end of a message that was cut off is not its end, so an id there may be a nested object's.
+            # The last bytes of a message that was cut off are not its end, so an id there may be a nested object's.
             tail = b"" if cut_off else self._tail
             message: Incoming | None = oversize(self._head, tail, self._size, self.max_message_size)
         else:
@@ -366,8 +365,9 @@ class LineDecoder:
 
 # --- what can still be learned from a text that could not be read --------------------------------------------------
 #
-# Which request or response it was, so that only that call fails. A wrong id would fail an unrelated call. So an id
-# counts only if the legible part proves that it is the message's own, even if one more byte of the text was corrupted.
+# The text should still tell which request or response it was, so that only that call fails. A wrong id would fail an
+# unrelated call. So an id counts only if the legible part proves that it is the message's own, even if one more byte of
+# the text was corrupted.
 
 # How pydantic_core ends its error messages.
 _PLACE = late_pattern(r"at line (\d+) column (\d+)$")
@@ -402,8 +402,9 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
         size: Its size in bytes.
         limit: The largest size accepted.
     """
-    reason = f"a message of {size} bytes is longer than max_message_size={limit}"
-    return _describe(head, tail, INVALID_REQUEST, reason, limit)
+    return _describe(
+        head, tail, INVALID_REQUEST, f"a message of {size} bytes is longer than max_message_size={limit}", limit
+    )
 
 
 def _describe(legible: bytes, tail: bytes, code: int, reason: str, limit: int | None = None) -> Malformed:
@@ -412,7 +413,7 @@ def _describe(legible: bytes, tail: bytes, code: int, reason: str, limit: int | 
     request_id = members.get("id") if members and next(reversed(members)) != "id" else None
     if request_id is None and legible.lstrip()[:1] == b"{" and (last := _LAST_ID.search(tail)):
         request_id = _read(last[1])
-    # As in `_parse_object`: without a method it is a response, and nothing is sent in response to that.
+    # As in `_parse_object`, a message without a method is a response, and a response is due none.
     is_answer = "method" not in members and ("result" in members or "error" in members)
     known_id: RequestId | None = request_id if is_request_id(request_id) else None
     return Malformed(code, reason, known_id, expects_answer=not is_answer, limit=limit)

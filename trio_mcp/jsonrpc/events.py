@@ -36,7 +36,7 @@ class Hold(Protocol):
         """Drop a reference."""
 
 
-# Compared by identity (`eq=False`): these are states, and two requests may have the same content.
+# Two requests may have the same content, so these objects are compared by identity (`eq=False`).
 @attrs.define(eq=False)
 class OutgoingRequest:
     """One of our requests in flight.
@@ -114,7 +114,7 @@ class BatchInProgress:
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-# Returned by `Peer.receive`, in the order in which the session is to act on them.
+# `Peer.receive` returns these, in the order in which the session is to act on them.
 @attrs.define
 class RequestStarted:
     """A handler to run now; the session calls `Peer.finished` when the handler's task has ended."""
@@ -129,7 +129,7 @@ class NotificationReceived:
     notification: Notification
 
 
-# Of the `OutgoingRequest` itself and not of its id: the session finds the waiting call in its `waiter`.
+# It holds the `OutgoingRequest` rather than its id: the session finds the waiting call in the request's `waiter`.
 @attrs.define
 class Settled:
     """One of our requests has its outcome: a result, the peer's error, or an exception if there is neither."""

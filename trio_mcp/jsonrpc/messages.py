@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 envelopes, and what else a link can deliver. Light and immutable; their content is plain JSON data.
+"""JSON-RPC 2.0 envelopes, and the other items that a link can deliver: light, immutable, with plain JSON data inside.
 
 See https://www.jsonrpc.org/specification and the section Messages of `basic` in every revision of MCP.
 """
@@ -40,7 +40,7 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
 
 def show_id(request_id: RequestId) -> str:
     """Return an id as text for a message, shortened: the peer chose it, so it may be of any length."""
-    # Cut twice: the text of a string before it is escaped, and an integer, which may have thousands of digits.
+    # There are two cuts: a string is cut before it is escaped, and an integer may have thousands of digits.
     return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]
 
 
@@ -97,7 +97,8 @@ class ErrorResponse:
     error: ErrorData
 
 
-# A value, so that the session can answer it, report it, or fail the one call that it concerns, while the link goes on.
+# It is a value, so that the session can send an error response, report it, or fail the one call that it concerns, while
+# the link goes on.
 @attrs.frozen
 class Malformed:
     """Something that arrived and is not a valid message; a value, not an exception.
@@ -106,7 +107,7 @@ class Malformed:
         code: The JSON-RPC error code that describes the fault; `INTERNAL_ERROR` for what the transport itself reports.
         reason: What is wrong with it, in one line.
         id: Its id, if that could be recovered.
-        expects_answer: Whether an error response is due. It is not for a malformed notification, nor for a malformed
+        expects_answer: Whether an error response is due. None is due for a malformed notification, nor for a malformed
             response to one of our requests (then ``id`` says which call fails).
         limit: The size limit in bytes, if the fault is that the message exceeds it.
     """
@@ -127,7 +128,7 @@ class Batch:
 
 @attrs.frozen
 class TransportFailure:
-    """Reported by the transport when a request or the whole link is lost.
+    """A transport's report that a request or the whole link is lost.
 
     Attributes:
         error: The exception that the waiting calls raise.

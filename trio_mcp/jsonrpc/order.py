@@ -23,15 +23,17 @@ Chosen: enough for a burst, and the rest still gets a ninth of the places howeve
 class MessageQueue(Generic[T]):
     """A queue in which urgent messages overtake other requests and notifications.
 
-    They do not overtake each other, an answer, the handshake, or what they refer to: a cancellation its request,
-    progress earlier progress. An answer overtakes nothing that was put before it.
+    They do not overtake each other, a response, the handshake, or a message that they refer to: a cancellation does not
+    overtake its request, nor does progress overtake earlier progress. A response overtakes nothing that was put before
+    it.
 
     Args:
         wanted: Returns whether an item is still worth taking; others are dropped when their turn comes.
 
     Attributes:
-        plain: What waits and is not urgent: a serial number, the message and the item, in order.
-        urgent: What waits and is urgent: its serial number, the highest one that it must not overtake, and the item.
+        plain: The entries that wait and are not urgent, in order: the serial number, the message and the item.
+        urgent: The urgent entries that wait, in order: the serial number, the highest serial number that the item must
+            not overtake, and the item.
     """
 
     # Serial numbers give the order of `put` across both lanes, also after `remove`. The lanes are attributes because
@@ -53,13 +55,12 @@ class MessageQueue(Generic[T]):
 
         Args:
             item: What `take` returns.
-            message: The message that it stands for; None for the place of an answer.
+            message: The message that it stands for; None for the place of a response.
             urgent: Whether it overtakes others.
         """
         self._serial += 1
         if urgent:
-            # A number and not the message: it holds even if that is removed, as it says how far the plain lane must
-            # have come.
+            # The number stays valid even if that message is removed: it says how far the plain lane must have come.
             self.urgent.append((self._serial, max(self._barrier, self._predecessor(message)), item))
         else:
             if _is_barrier(message):
@@ -70,22 +71,22 @@ class MessageQueue(Generic[T]):
         """Return the serial number of the last plain message that a message refers to, or 0."""
         if not isinstance(message, Notification) or message.method not in _REFERRING:
             return 0
-        # Only the plain ones: urgent messages never overtake each other.
+        # Only plain messages are searched: urgent ones never overtake each other.
         return max((serial for serial, each, _ in self.plain if _refers(message, each)), default=0)
 
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
         while True:
-            # First of all, as an urgent one that goes before something worthless overtakes nothing.
+            # Worthless items are dropped first: an urgent message that goes before one of them overtakes nothing.
             while self.plain and not self._wanted(self.plain[0][2]):
                 self.plain.popleft()
-            # Without a plain message it is above all serial numbers: then nothing is overtaken, and nothing counts.
+            # Without a plain message, `first` is above all serial numbers: then nothing is overtaken or counted.
             first = self.plain[0][0] if self.plain else self._serial + 1
             if self.urgent and (
                 self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
             ):
                 serial, _, item = self.urgent.popleft()
-                # Only what is taken counts: what is dropped takes no place from anyone.
+                # Only an item that is taken counts: one that is dropped takes no place from others.
                 if not self._wanted(item):
                     continue
                 # One that was put first overtakes nothing, so it doesn't count.
@@ -115,7 +116,7 @@ def _is_barrier(message: object) -> bool:
         case Request() | Notification():
             # A ping may come before the handshake, but does not belong to it.
             return facts_of(message.method).opening and message.method != "ping"
-        # A batch may contain an answer (2025-03-26 `basic/index`, Batching), so it counts as one.
+        # A batch may contain a response (2025-03-26 `basic/index`, Batching), so it counts as one.
         case None | Response() | ErrorResponse() | Batch():
             return True
     return False

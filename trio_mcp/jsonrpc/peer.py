@@ -6,7 +6,7 @@ messages. Its promises, which a state machine test checks under every interleavi
 * each of our requests settles exactly once: by its result, its error, its cancellation, or the close;
 * nothing is sent for a request of the peer after the peer has cancelled it;
 * ids never clash, and nothing is left in flight after the close;
-* what the peer can make us hold is bounded, whatever it sends.
+* the memory that the peer can make us use is bounded, whatever it sends.
 
 Life of one of our requests:   open -> (sent) -> settled | cancelled
 Life of one of their requests: queued -> running -> answered | cancelled, then `finished` frees its place
@@ -60,11 +60,12 @@ DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
 """Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
 
 MAX_EARLY = 64
-"""Cancellations of unknown requests that are remembered, and again ids of requests, to know which are late. Chosen."""
+"""Cancellations of unknown requests that are remembered; and as many ids of requests, to recognize late cancellations.
+Chosen."""
 
 EARLY_TIME = 10.0
-"""Seconds for which they are remembered. Chosen: one overtakes its request by milliseconds, but for the time that a new
-connection takes."""
+"""Seconds for which such cancellations are remembered. Chosen: one overtakes its request by milliseconds, plus the time
+that a new connection takes."""
 
 LONGEST_ID = 100
 """Characters, or bits, of an id that is remembered. Chosen: clients count, or use a UUID."""
@@ -76,12 +77,12 @@ class Peer:
     Args:
         max_running: How many of the peer's requests run at once; each `Lane` has as many places of its own.
         max_queued: How many more wait for a place; beyond that, requests are refused with `OVERLOADED`.
-        max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused likewise. A
+        max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused as well. A
             single request may exceed it.
         is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
         clock: Returns the time, in seconds, if a cancellation may arrive before its request, as over HTTP, where each
-            is a POST of its own; None if messages keep their order.
-        is_client: Whether this side is the client, which answers nothing but requests.
+            has its own POST; None if messages keep their order.
+        is_client: Whether this side is the client, which responds to nothing but requests.
 
     Attributes:
         revision: The revision of the session that was opened on this side; None before that, and on a server without
@@ -107,7 +108,7 @@ class Peer:
     ) -> None:
         self.revision: str | None = None
         self.closed = False
-        # Whether the peer has ended its side: it can't answer any more, though it may still read.
+        # Whether the peer has ended its side: it can't respond any more, though it may still read.
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
@@ -116,21 +117,22 @@ class Peer:
         self._is_client = is_client
         self.faults = 0
         self._clock = clock
-        # The cancellations that came before their requests, by id, the oldest first: when they are forgotten, and their
-        # reasons. And the ids of the last requests, whose cancellations are late: an id is not to be used twice in a
-        # session (`basic`, Requests), but a client that does so must not lose its next call.
+        # The cancellations that came before their requests, by id, the oldest first: the time at which each is
+        # forgotten, and its reason.
         self._early: dict[RequestId, tuple[float, str | None]] = {}
+        # The ids of the last requests: a cancellation with such an id is late, and must not meet a later request. No id
+        # is to be used twice in a session (`basic`, Requests), but a client that does so must not lose its next call.
         self._recent: list[RequestId] = []  # the oldest first; a dict would grow to ten times its entries
         self.incoming_bytes = 0
         self.next_id = 1
-        # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
-        # table when it is settled, answered or cancelled, while its handler may still run.
+        # There are two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request
+        # leaves its table when it is settled, answered or cancelled, while its handler may still run.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: MessageQueue[IncomingRequest] = MessageQueue()
         self.running_count = 0
-        # Handlers that run in a lane. Pings must not wait behind slow tools, and subscriptions last as long as the
-        # session, so neither counts towards `max_running`.
+        # The number of handlers that run in each lane. Pings must not wait behind slow tools, and subscriptions last as
+        # long as the session, so neither counts towards `max_running`.
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
@@ -140,7 +142,7 @@ class Peer:
 
     @property
     def incoming_count(self) -> int:
-        """The number of the peer's requests that are running or queued, neither answered nor cancelled."""
+        """The number of the peer's requests that are running or queued, without a response or a cancellation."""
         return len(self._incoming)
 
     @property
@@ -154,7 +156,7 @@ class Peer:
         return self._besides["listening"]
 
     def serves(self, request_id: RequestId) -> bool:
-        """Return whether this request of the peer is running or queued, neither answered nor cancelled."""
+        """Return whether this request of the peer is running or queued, without a response or a cancellation."""
         return request_id in self._incoming
 
     # --- our requests --------------------------------------------------------------------------------------------
@@ -219,28 +221,29 @@ class Peer:
     # --- the peer's requests -------------------------------------------------------------------------------------
 
     def answer(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> Message | None:
-        """Answer a request of the peer with a result or an error.
+        """Respond to a request of the peer, with a result or an error.
 
         Returns:
             The message to send; None if the peer has cancelled the request, or its batch still lacks other responses.
 
         Raises:
-            LocalProtocolError: If the request is already answered.
+            LocalProtocolError: If the request already has a response.
         """
         if incoming.answered:
-            raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
+            raise LocalProtocolError(f"request {show_id(incoming.request.id)} already has a response")
         # The handler made no mistake: the cancellation may have come while it was finishing.
         if incoming.cancelled:
             return None
         incoming.answered = True
         del self._incoming[incoming.request.id]
         request_id = incoming.request.id
-        message: Response | ErrorResponse
-        message = ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
+        message: Response | ErrorResponse = (
+            ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
+        )
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
-        """Free the place of a handler whose task has ended; a request that it left unanswered is given up.
+        """Free the place of a handler whose task has ended; a request that it left without a response is given up.
 
         Returns:
             The queued request that takes the place, whose handler is to be run now; None if nothing waits.
@@ -257,12 +260,12 @@ class Peer:
             self._besides[incoming.lane] -= 1
             return None
         successor = None
-        # Looked into first: every call comes through here, and mostly there is no queue.
+        # The lanes are tested first, without a call: every request comes through here, and usually nothing waits.
         if self._queue.plain or self._queue.urgent:
             successor = self._queue.take()
         if successor is None:
             self.running_count -= 1
-        else:  # the place passes on, so `running_count` stays as it is
+        else:  # the place is passed on, so `running_count` stays as it is
             successor.running = True
         return successor
 
@@ -310,7 +313,9 @@ class Peer:
         batch: BatchInProgress | None,
     ) -> tuple[Event, ...]:
         if self.revision in MODERN_REVISIONS:  # then this is the client: see `_may_protest`
-            text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
+            text = (
+                f"the server sent the request {request.method[:100]!r}, which revision {self.revision} does not allow"
+            )
             return self._fault(RemoteProtocolError(text))
         if self.faults:
             self.faults = 0
@@ -320,11 +325,11 @@ class Peer:
         incoming = IncomingRequest(request, metadata, batch=batch, hold=hold)
         queued = False
         lane = facts_of(request.method).lane
-        # One request alone may exceed the limit (`max_message_size` bounds it); else a large one could never be served.
+        # A single request may exceed the limit (`max_message_size` bounds it), or a large one could never be served.
         if self.incoming_bytes and self.incoming_bytes + request.size > self._max_bytes and lane != "priority":
             taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are in use"
             return self._refuse(request, OVERLOADED, f"too many bytes of requests: {taken}; try again later", batch)
-        # Lanes are bounded too: a peer that does not read responses could pile up requests if answering has to wait.
+        # Lanes are bounded too: responses may have to wait, so a peer that does not read them could pile up requests.
         # A priority request that finds its lane full takes its turn with the others; a subscription, which could hold a
         # usual place forever, is refused.
         if lane is not None and self._besides[lane] < self._max_running:
@@ -339,14 +344,13 @@ class Peer:
             queued = True
             self._queue.put(incoming, request, self._is_urgent(request))
         else:
-            counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
-            text = f"too many requests: {counts}; try again later"
-            return self._refuse(request, OVERLOADED, text, batch)
+            text = f"{self.running_count} are running and {len(self._queue)} are waiting; try again later"
+            return self._refuse(request, OVERLOADED, f"too many requests: {text}", batch)
         self._incoming[request.id] = incoming
         self.incoming_bytes += request.size
         if hold is not None:
             hold.keep()
-        # Queued: it starts when `finished` hands it a place.
+        # A queued request starts when `finished` hands it a place.
         incoming.running = not queued
         started = () if queued else (RequestStarted(incoming),)
         return started if self._clock is None else (*started, *self._cancelled_early(request.id, self._clock()))
@@ -376,7 +380,7 @@ class Peer:
             return (Settled(outgoing, outcome),)
         # An error without an id is the peer's complaint about something that it could not read.
         if request_id is None:
-            # Cut: the peer chose the text.
+            # The text is cut, because the peer chose it.
             text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
             return self._fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}"))
         if self._was_ours(request_id):
@@ -392,15 +396,15 @@ class Peer:
             return self._receive_progress(notification.params or {}, notification.size)
         if notification.method == "notifications/cancelled":
             return self._receive_cancelled(notification.params or {})
-        # A server keeps its count: it answers garbage, and a client that answers that with garbage and a notification
-        # would keep it busy without an end.
+        # A notification does not end the row on a server: it responds to garbage, so a client that reacts to each error
+        # with garbage and a notification would keep it busy forever.
         if self.faults and self._is_client:
             self.faults = 0
         return (NotificationReceived(notification),)
 
     def _receive_progress(self, params: dict[str, Any], size: int) -> tuple[Event, ...]:
         token, progress = params.get("progressToken"), params.get("progress")
-        # Its faults are reported, but not counted: neither side answers them, and a server that reports progress
+        # Faulty progress is reported, but not counted: neither side responds to it, and a server that reports progress
         # without being asked may do so a thousand times in a call that goes well.
         if not is_request_id(token) or type(progress) not in (int, float):
             return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
@@ -467,7 +471,7 @@ class Peer:
             if outgoing is not None:
                 self._settle(outgoing)
                 return (Settled(outgoing, error),)
-            # With this code our own transport reports something, for which the peer is not to blame.
+            # This code marks a report of our own transport, for which the peer is not to blame.
             return (Fault(error),) if message.code == INTERNAL_ERROR else self._fault(error)
         return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
 
@@ -496,8 +500,8 @@ class Peer:
             ids = [item.id for item in batch.items if isinstance(item, (Response, ErrorResponse))]
             # The responses in it count as lost: their calls would otherwise wait for others that never come.
             return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)
-        # JSON-RPC answers a batch with a batch. The count starts at one, so that refusals given on the spot don't
-        # complete the batch before all of it has been read; the last line of this function takes that one back.
+        # The response to a batch is a batch. The count starts at one, so that refusals given on the spot don't complete
+        # it before the whole batch has been read; the last `close_one` below takes that one back.
         answers = BatchInProgress(1)
         events: list[Event] = []
         faults = self.faults
@@ -526,7 +530,7 @@ class Peer:
         """Record that the peer will send nothing more; it may still read the responses to its requests.
 
         Returns:
-            Our requests that will never be answered, to be settled with an error.
+            Our requests that will never get a response, to be settled with an error.
         """
         # The peer's requests run on: it may have closed only its sending side, and read the responses.
         self._deaf = True

@@ -13,7 +13,7 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_hook, check_seconds
+from trio_mcp._checks import check_flag, check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -35,8 +35,8 @@ Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
-# An enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be the
-# default.
+# It is an enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be
+# the default.
 class _Default(enum.Enum):
     USE_SESSION = "the session's"
 
@@ -101,9 +101,8 @@ class Limits:
         check_seconds("total_timeout", total_timeout, optional=True)
         reset = defaults.reset_on_progress if reset is None else reset
         retry, urgent = given.get("retry", False), given.get("urgent", False)
-        for name, value in (("retry", retry), ("urgent", urgent)):
-            if not isinstance(value, bool):
-                raise TypeError(f"{name} must be True or False, got {value!r}")
+        check_flag("retry", retry)
+        check_flag("urgent", urgent)
         return cls(timeout, total_timeout, reset, on_progress, retry, urgent)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
@@ -121,7 +120,7 @@ class Limits:
         return self.on_progress is not None or self.reset_on_progress
 
     wants_scope: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether the call needs a cancel scope: it wants progress, or has to ask for room of its own."""
+    """Whether the call needs a cancel scope: it wants progress, or has to ask for room by itself."""
 
     @wants_scope.default
     def _wants_scope(self) -> bool:
@@ -164,7 +163,7 @@ class Call:
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
         self.behind: Delivery | None = None
-        # Made with the first progress: most calls have none.
+        # The queue is made with the first progress: most calls have none.
         self._progress: deque[tuple[dict[str, Any], int]] | None = None
         self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
@@ -202,18 +201,18 @@ class Call:
     async def wait(self) -> None:
         """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was.
 
-        With an outcome it is always a checkpoint, also if that is already there.
+        If there is an outcome already, it is a checkpoint nevertheless.
         """
-        # A peer in this process may answer before the call begins to wait. The call must still be a checkpoint; a
+        # A peer in this process may respond before the call begins to wait. The call must still be a checkpoint; a
         # cancellation can no longer undo it (rule 11 of docs/design.md).
         if self.outcome is not None:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        # Straight on Trio's scheduler: a trio.Event for each request would cost more, and can't be set twice.
+        # This uses Trio's scheduler directly: a trio.Event for each request would cost more, and can't be set twice.
         elif not self._progress:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
-                # Or the reader would wake a task that waits for something else by now.
+                # Otherwise the reader would wake a task that waits for something else by then.
                 self._task = None
                 return trio.lowlevel.Abort.SUCCEEDED
 
@@ -240,7 +239,7 @@ class Deadlines:
         self._spawn = spawn
         self._stopwatch = stopwatch
         self._watched = False
-        # Ids and not the requests, which would keep the arguments and results of calls that have long returned.
+        # The heap has ids: requests would keep the arguments and results of calls that have long returned.
         self._heap: list[tuple[float, RequestId]] = []
         self._capacity = MIN_CAPACITY
         self._alarm: TimeLimit | None = None
@@ -258,7 +257,7 @@ class Deadlines:
         if not self._watched:
             self._watched = True
             self._spawn(self._watch)
-        # Without an alarm the watching task has yet to look at the heap, and will see this deadline by itself.
+        # Without an alarm, the watching task has yet to look at the heap, and will find this deadline there.
         elif self._alarm is not None and deadline < self._alarm_at:
             self._alarm.deadline = self._alarm_at = deadline
 
@@ -312,17 +311,17 @@ class Calls:
         self._stopwatch = current_stopwatch()
         self._deadlines = Deadlines(peer, spawn, self._stopwatch)
         self._spawn = spawn
-        # The requests of calls that wait for room, in order. One task sends them: a call that waited for room by itself
-        # would need a cancel scope for its timeout, and two more turns.
+        # The requests of calls that wait for room, in order. One task sends them: a call that waited for room itself
+        # would need a cancel scope for its timeout, and two more turns of the loop.
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None
         self.ended = trio.Event()
-        self.usual = Limits.of(options.calls, {})  # made once, as most calls have them
+        self.usual = Limits.of(options.calls, {})  # made once, as most calls have these
 
     def check_open(self) -> None:
         """Raise the reason why calls can't be made any more, if there is one."""
-        # A copy for each caller: one exception object raised in several tasks would collect all their tracebacks.
+        # Each caller gets a copy: one exception object raised in several tasks would collect all their tracebacks.
         if self.lost is not None:
             raise another(self.lost)
 
@@ -357,7 +356,8 @@ class Calls:
             raise another(self.lost)
         started, stopwatch = trio.current_time(), self._stopwatch
         counted = started - stopwatch.lost
-        # No await from here to the `try`, or a cancellation in between would leave the request open forever.
+        # There must be no await from here to the `try`, or a cancellation in between would leave the request open
+        # forever.
         outgoing = self._peer.open_request(method, params, wants_progress=limits.wants_progress)
         waiting = outgoing.waiter = Call()
         if opened is not None:
@@ -365,7 +365,8 @@ class Calls:
         reason: str | None = None
         try:
             if not limits.wants_scope and not stopwatch.stopped:
-                # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
+                # This is the common case. Time can run out only in `wait`, so `Deadlines` can end the call by an
+                # outcome.
                 if limits.patience != inf:
                     self._deadlines.add(counted + limits.patience, outgoing.request.id)
                 message = SessionMessage(outgoing.request, related, retry=limits.retry)
@@ -388,7 +389,7 @@ class Calls:
             reason = exc.reason or ("the caller's deadline expired" if exc.source == "deadline" else None)
             raise
         finally:
-            # Cancelled, timed out, or failed in a progress callback: the peer need not go on.
+            # The call was cancelled, timed out, or failed in a progress callback: the peer need not go on.
             if not outgoing.settled:
                 self._abandon(outgoing, reason, related)
             if self._options.watched:
@@ -409,7 +410,7 @@ class Calls:
     async def _send_unsent(self) -> None:
         while self._unsent:
             await self._sink.room()
-            # Room for one, at least; meanwhile callers may have left, or the session may have been closed.
+            # There is room for one, at least. Callers may have left meanwhile, or the session may have been closed.
             more = True
             while self._unsent and more:
                 message, outgoing = self._unsent.pop(next(iter(self._unsent)))
@@ -437,12 +438,12 @@ class Calls:
         while True:
             await waiting.wait()
             while (params := waiting.take_progress()) is not None:
-                # Counted from when the caller takes the progress, not from its arrival.
+                # The time counts from when the caller takes the progress, not from its arrival.
                 if limits.reset_on_progress:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
-                from trio_mcp.types.notices import ProgressNotificationParams  # deferred: a server needs none
+                from trio_mcp.types.notices import ProgressNotificationParams  # imported late: a server needs none
 
                 try:
                     progress = ProgressNotificationParams.from_wire(params)
@@ -464,7 +465,7 @@ class Calls:
 
 
 def _timeout(method: str, limits: Limits, in_all: bool) -> RequestTimeout:
-    # If both limits have been reached, the total one is named: raising the other would not help.
+    # If both limits have been reached, the total is named: it would not help to raise the other.
     if limits.timeout is None or in_all:
         assert limits.total_timeout is not None
         return RequestTimeout(method, limits.total_timeout, "total_timeout")

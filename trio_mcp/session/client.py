@@ -81,8 +81,7 @@ class ClientSession(BaseSession):
         log_level: LoggingLevel | None = None,
     ) -> None:
         super().__init__(read, write, options=options)
-        info = client_info or Implementation(name="trio_mcp", version=__version__)
-        self._client_info = info.to_wire()
+        self._client_info = (client_info or Implementation(name="trio_mcp", version=__version__)).to_wire()
         fixed = {} if capabilities is None or callable(capabilities) else capabilities
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
         self._log_level = log_level
@@ -117,8 +116,11 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, LEGACY_REVISIONS)
         self._not_open()
-        declared = self._capabilities_in(revision)
-        params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
+        params = {
+            "protocolVersion": revision,
+            "capabilities": self._capabilities_in(revision),
+            "clientInfo": self._client_info,
+        }
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
         # This comes before the notification: as soon as the server has that, its first request may arrive.
         self._open(None, server)
@@ -143,7 +145,7 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
-        # The revision holds from here on: a client of the modern era answers no requests.
+        # The revision counts from here on: a client of the modern era responds to no requests.
         self._peer.revision = revision
         try:
             supported, server = await self._probe(revision, timeout)
@@ -159,8 +161,8 @@ class ClientSession(BaseSession):
         """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
 
         Sends ``server/discover`` first. Without a modern response within ``probe_timeout`` of the options the server
-        is taken for a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429, 500)
-        is an error.
+        is assumed to be a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429,
+        500) is an error.
 
         Args:
             handshake_first: Whether to begin with the handshake, for a server that is known to be a legacy one.
@@ -174,16 +176,15 @@ class ClientSession(BaseSession):
         self._not_open()
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)
-        # Twice at most: a server that refuses our revision names its own, and the second probe uses one of those.
+        # There are two probes at most: a server that refuses our revision names its own, and the second probe uses one
+        # of those.
         for _ in range(0 if handshake_first else 2):
             try:
                 supported, server = await self._probe(revision, self.options.calls.probe_timeout)
-            except RequestTimeout:
-                # Some legacy servers never answer a request that they don't know.
-                supported, server = list(LEGACY_REVISIONS), None
-            except HttpError as exc:
-                # Any other trouble says nothing about the server's era, so the handshake would only hide it.
-                if exc.trouble != "not_modern":
+            except (RequestTimeout, HttpError) as exc:
+                # Some legacy servers never respond to a request that they don't know. Any other trouble with HTTP says
+                # nothing about the server's era, so the handshake would only hide it.
+                if isinstance(exc, HttpError) and exc.trouble != "not_modern":
                     raise
                 supported, server = list(LEGACY_REVISIONS), None
             except McpError as exc:
@@ -194,7 +195,7 @@ class ClientSession(BaseSession):
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
             if chosen is None:
                 break
-            # Perhaps the one just refused; but the server lists it as supported, so try it once more.
+            # This may be the revision just refused; but the server lists it as supported, so it is tried once more.
             revision = chosen
         # A modern error may have listed what the server serves; the handshake needs a legacy revision among that.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
@@ -217,9 +218,12 @@ class ClientSession(BaseSession):
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
-        types = RESULT_TYPES | self.options.calls.result_types
         return ModernClientEra(
-            revision, self._client_info, self._capabilities_in(revision), log_level=self._log_level, result_types=types
+            revision,
+            self._client_info,
+            self._capabilities_in(revision),
+            log_level=self._log_level,
+            result_types=RESULT_TYPES | self.options.calls.result_types,
         )
 
     def _not_open(self) -> None:
@@ -248,6 +252,9 @@ class ClientSession(BaseSession):
     ) -> dict[str, Any]:
         """Send a request whose id the caller needs to know, and wait for its result.
 
+        Notifications that belong to a ``subscriptions/listen`` carry its id, and the first of them may arrive before
+        `send_request` could say what the id is.
+
         Args:
             method: The method.
             params: Its parameters.
@@ -263,19 +270,26 @@ class ClientSession(BaseSession):
         """Make every later request ask for log messages of a level (modern era only)."""
         self._log_level = level
         if self._era is not None:
-            self._era = attrs.evolve(self._era, log_level=level)  # which stamps each request with the level
+            self._era = attrs.evolve(self._era, log_level=level)  # the era stamps each request with the level
 
     # --- the life of the session ----------------------------------------------------------------------------------
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-        """Run a function in a task that ends with the session; return False if the session has ended."""
+        """Run a function in a task that ends with the session; return False if the session has ended.
+
+        It is for work that outlives the block it comes from, such as telling the server that a subscription has ended.
+        """
         if self.closed or self._nursery is None:
             return False
         self._nursery.start_soon(function, *arguments)
         return True
 
     async def raise_loss(self) -> NoReturn:
-        """Wait until the session can make no more calls, then raise what every call would raise."""
+        """Wait until the session can make no more calls, then raise what every call would raise.
+
+        It is for a task that depends on the session while no call is under way, such as one that waits for
+        notifications: `wait_closed` returns only later, and without the reason.
+        """
         await self._calls.ended.wait()
         self._calls.check_open()
         raise AssertionError("a session that is lost has a reason")
@@ -307,8 +321,9 @@ class ClientSession(BaseSession):
         if spec is None or "client" not in spec.senders:
             # A method that no revision defines is an application's own, and goes out as it is.
             if is_spec_method(method):
-                text = f"{method!r} is not a method of revision {self._server.revision} that a client may send"
-                raise LocalProtocolError(text)
+                raise LocalProtocolError(
+                    f"{method!r} is not a method of revision {self._server.revision} that a client may send"
+                )
             return
         if (
             spec.is_request
@@ -316,7 +331,10 @@ class ClientSession(BaseSession):
             and not declares(self._server.capabilities, spec.server_capability)
         ):
             raise CapabilityError(method, spec.server_capability, "server")
-        declared = self._capabilities_in(self._server.revision)
-        if not spec.is_request and spec.client_capability and not declares(declared, spec.client_capability):
+        if (
+            not spec.is_request
+            and spec.client_capability
+            and not declares(self._capabilities_in(self._server.revision), spec.client_capability)
+        ):
             raise CapabilityError(method, spec.client_capability, "client")
         self._allowed.add(method)

@@ -40,7 +40,7 @@ class RequestContext:
         request = incoming.request
         self._incoming: IncomingRequest = incoming
         self._sink = sink
-        # Below every number: the first report is sent whatever its value.
+        # This is below every number, so that the first report is sent whatever its value.
         self._reported = -math.inf
         self.client: ClientDeclaration | None = None
         self.method: str = request.method
@@ -65,7 +65,7 @@ class RequestContext:
     @property
     def meta(self) -> dict[str, Any]:
         """The ``_meta`` of the request as it arrived; empty if it has none."""
-        # Not from `self.params`, which middleware may have replaced.
+        # Middleware may have replaced `self.params`, so they are not read.
         params = self._incoming.request.params
         given = params.get("_meta") if params else None
         return given if type(given) is dict else {}
@@ -78,7 +78,7 @@ class RequestContext:
     async def send_notification(
         self, method: str, params: dict[str, Any] | None = None, *, urgent: bool = False
     ) -> None:
-        """Send a notification that belongs to this request, unless the request is already answered or cancelled.
+        """Send a notification that belongs to this request, unless the request has a response or is cancelled.
 
         Args:
             method: The method's name.
@@ -89,7 +89,7 @@ class RequestContext:
         """
         await trio.lowlevel.checkpoint()
         await self._sink.room(self.request_id, urgent)
-        # Looked at after the wait, during which the request may have been cancelled.
+        # This is tested after the wait, during which the request may have been cancelled.
         if self._incoming.open:
             self._put(Notification(method, params), urgent)
 
@@ -97,8 +97,8 @@ class RequestContext:
         """Send a notification as `send_notification` does, but without waiting.
 
         Returns:
-            Whether it was accepted. False if too many messages are queued for the link, or the request is answered or
-            cancelled.
+            Whether it was accepted. False if too many messages are queued for the link, or the request has a response
+            or is cancelled.
         """
         if not self._incoming.open or not self._sink.has_room:
             return False
@@ -128,8 +128,8 @@ class RequestContext:
             check_number(name, value)
             if not math.isfinite(value):  # JSON has no such number
                 raise ValueError(f"{name} must be finite, got {value!r}")
-        # Before the token is looked at: a report that the peer did not ask for is a checkpoint as well (docs/design.md,
-        # rule 11).
+        # The token is looked at afterwards: a report that the peer did not ask for is a checkpoint as well
+        # (docs/design.md, rule 11).
         await trio.lowlevel.checkpoint()
         token = self.meta.get("progressToken")
         if token is None:
@@ -140,14 +140,14 @@ class RequestContext:
         if message is not None and (self.client is None or self.client.rules.progress_messages):
             params["message"] = message
         await self._sink.room(self.request_id)
-        # Compared after the wait, or two tasks of one handler could send their reports in the wrong order.
+        # The comparison follows the wait, or two tasks of one handler could send their reports in the wrong order.
         if self._incoming.open and progress > self._reported:
             self._reported = progress
             self._put(Notification("notifications/progress", params))
 
 
 incoming_of: Callable[[RequestContext], IncomingRequest] = attrgetter("_incoming")
-"""Return the request in flight that a context belongs to. It is for sessions, not for handlers: so no attribute."""
+"""Return the request in flight that a context belongs to; a function, as it is for sessions and not for handlers."""
 
 
 class RequestHooks(Protocol):
@@ -160,7 +160,7 @@ class RequestHooks(Protocol):
         """Look at a request before its handler is started, in the order of arrival.
 
         Returns:
-            The result, to answer the request at once; None to let the handler run.
+            The result, to send it at once; None to let the handler run.
 
         Raises:
             McpError: To refuse the request.
@@ -175,7 +175,7 @@ class RequestHooks(Protocol):
 
 def begin(incoming: IncomingRequest, hooks: RequestHooks) -> tuple[RequestContext, dict[str, Any] | ErrorData | None]:
     """Return the context of a request, and its outcome if no handler is needed."""
-    # Made before the task that enters it, so that a cancellation which arrives in between is not lost.
+    # The scope is made before the task that enters it, so that a cancellation which arrives in between is not lost.
     incoming.scope = trio.CancelScope()
     context = hooks.make_context(incoming)
     try:
@@ -190,13 +190,13 @@ async def run_handler(
     options: SessionOptions,
     answer: Callable[[IncomingRequest, dict[str, Any] | ErrorData], Awaitable[None]],
 ) -> None:
-    """Run the handler of a request in its cancel scope, and answer the request.
+    """Run the handler of a request in its cancel scope, and send the response.
 
     Args:
         context: The context.
         hooks: The hooks that handle requests.
         options: The hooks that watch requests.
-        answer: Sends the response, unless the request was cancelled.
+        answer: Sends the response with a result or an error, unless the request was cancelled.
     """
     incoming = incoming_of(context)
     # The clock is read only if a hook wants the duration: this runs for every request.
@@ -207,7 +207,7 @@ async def run_handler(
         try:
             # The response is sent inside the scope, too: once the peer has cancelled, it need not wait for room.
             with incoming.scope:
-                # One that never waits would not notice that its request was cancelled before it began.
+                # A handler that never waits would not notice that its request was cancelled before it began.
                 if incoming.cancelled:
                     return
                 result = await hooks.received_request(context)
@@ -230,19 +230,18 @@ async def run_handler(
             return
         if not incoming.cancelled:
             await answer(incoming, hooks.error_for(failure, context))
-        elif not isinstance(failure, McpError):  # an McpError is a response, which the peer no longer wants
+        elif not isinstance(failure, McpError):  # an McpError stands for a response, which the peer no longer wants
             logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
     finally:
         if watched:
             outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
-            duration = trio.current_time() - started
-            options.record(context.method, "in", duration, outcome)  # type: ignore[arg-type]
+            options.record(context.method, "in", trio.current_time() - started, outcome)  # type: ignore[arg-type]
 
 
 class Handlers:
     """The running handlers of one link, each in its own task and cancel scope.
 
-    A session has one next to its `Calls`. A single modern request over HTTP needs neither.
+    A session has these and its `Calls`. A single modern request over HTTP needs neither.
 
     Args:
         peer: The requests in flight.
@@ -250,7 +249,7 @@ class Handlers:
         hooks: The hooks that handle requests.
         options: Limits, and the hooks that watch requests.
         spawn: Starts a task for a handler.
-        reply: Sends the response to a request that is answered at once, without waiting.
+        reply: Sends the response to a request that needs no handler, without waiting.
     """
 
     def __init__(
@@ -271,8 +270,8 @@ class Handlers:
         self._idle = trio.lowlevel.ParkingLot()
 
     def start(self, incoming: IncomingRequest) -> None:
-        """Start the handler of a request. If the request is answered at once, start the next one in the queue."""
-        # A loop, not recursion: the queue may hold a thousand requests that are all refused at once.
+        """Start the handler of a request. If the request needs none, start the next one in the queue."""
+        # This is a loop, not recursion: the queue may hold a thousand requests that are all refused at once.
         successor: IncomingRequest | None = incoming
         while successor is not None:
             context = self.begin(successor)
@@ -284,23 +283,24 @@ class Handlers:
     def begin(
         self, incoming: IncomingRequest, reply: Callable[[SessionMessage], object] | None = None
     ) -> RequestContext | None:
-        """Answer a request at once, or make the context for `serve`.
+        """Respond to a request that needs no handler, or make the context for `serve`.
 
         Args:
             incoming: The request.
-            reply: Called with the response to a request that is answered at once, instead of the sink.
+            reply: Called with the response to a request that needs no handler, in place of the sink.
 
         Returns:
-            The context; None if the request has been answered.
+            The context; None if the request needs no handler.
         """
         context, answer = begin(incoming, self._hooks)
         if answer is None:
             return context
-        # None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
+        # It is None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))
-        # Its cancellation came before it. No task of a handler will end, so the sink learns here that nothing is owed.
+        # The cancellation came before the request. No task of a handler will end, so the sink learns here that nothing
+        # is owed.
         else:
             self._sink.release(incoming.request.id)
         return None
@@ -310,13 +310,12 @@ class Handlers:
         try:
             await run_handler(context, self._hooks, self._options, self._answer)
         finally:
-            # Whatever happened: a request that is never reported finished would keep its place for as long as the
-            # session lasts.
+            # A request that is never reported finished would keep its place for as long as the session lasts.
             self._free(incoming_of(context))
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink
-        # Asked first, since `room` is a coroutine and there nearly always is room.
+        # This is asked first, since `room` is a coroutine, and there nearly always is room.
         if not sink.has_room:
             await sink.room()
         message = self._peer.answer(incoming, answer)
@@ -330,7 +329,7 @@ class Handlers:
             self._sink.release(incoming.request.id)
         if successor is not None:
             self.start(successor)
-        # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too.
+        # Requests in a lane don't count as running, but `wait_for` may wait for them, too.
         # `unpark_all` costs as much when no task waits.
         if self._idle and (not self._peer.running_count or incoming.lane is not None):
             self._idle.unpark_all()

@@ -56,7 +56,7 @@ class CallOptions:
         connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together.
             With None, the default, they are 30, or as many as ``timeout`` has, if that is less and the client has a
             single way to its server.
-        probe_timeout: How many seconds to wait for the response that tells the server's era; a server that stays silent
+        probe_timeout: How many seconds to wait for the response that shows the server's era; a server that stays silent
             counts as a legacy one. A `Client` waits for at most half of the time that it has to connect.
         result_types: The values of ``resultType`` that the client's extensions add; a result of an unknown type is an
             error.
@@ -93,7 +93,7 @@ class HandlerOptions:
         max_pending_notifications: How many of the peer's notifications wait for their handler; beyond that,
             notifications are dropped, with a warning in the log.
         max_incoming_bytes: How many bytes, as they arrived, the peer's running and waiting requests may have together;
-            the same again for its waiting notifications. Beyond that, messages are refused or dropped as above. A
+            its waiting notifications may have as many again. Beyond that, messages are refused or dropped as above. A
             single message may have more.
         drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
         urgent: Which of the peer's requests and notifications overtake others that wait here: the names of methods, or
@@ -113,7 +113,7 @@ class HandlerOptions:
         """Return whether a message from the peer is urgent."""
         if not callable(self.urgent):
             return message.method in self.urgent
-        # Called by the session's reader: a faulty function must not end the session.
+        # The session's reader calls it: a faulty function must not end the session.
         try:
             return bool(self.urgent(message))
         except Exception:
@@ -172,7 +172,8 @@ class SessionOptions:
         from trio_mcp.session.statistics import RequestRecord
 
         record = RequestRecord(method, direction, duration, outcome)
-        # Called as a request ends, in its caller's or its handler's task: a faulty hook must not change the outcome.
+        # The hooks run as a request ends, in its caller's or its handler's task: a faulty one must not change the
+        # outcome.
         try:
             if self.on_request is not None:
                 self.on_request(record)

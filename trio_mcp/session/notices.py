@@ -18,7 +18,7 @@ from trio_mcp.session.limits import HandlerOptions
 __all__ = ["DELIVERY_TIME", "Delivery", "Notices"]
 
 DELIVERY_TIME: Final = 1.0
-"""How many seconds a call waits, once it is answered, for the callbacks of what arrived before its answer.
+"""How many seconds a call waits, once it has its response, for the callbacks of what arrived before the response.
 
 Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs delays each
 call by no more than people put up with.
@@ -27,7 +27,7 @@ call by no more than people put up with.
 # How many notices are handled before other tasks get to run; as for messages (`BURST` in direct_channel.py).
 BURST = 64
 
-# The notice whose callback the current task runs, or was started by.
+# The mark of the notice whose callback the current task runs, or by which it was started.
 _CAUSE: ContextVar[object] = ContextVar("trio_mcp_notice", default=None)
 
 
@@ -39,15 +39,13 @@ class NoticeHooks(Protocol):
 
     async def received_notification(self, notification: Notification) -> None:
         """Handle one notification."""
-        ...
 
     async def received_error(self, error: RemoteProtocolError) -> None:
         """Handle a fault in incoming messages that does not belong to a request."""
-        ...
 
 
 class Delivery:
-    """The place of an answer among the notices: reached when all that arrived before it have been handled.
+    """The place of a response among the notices: reached when all notices that arrived before it have been handled.
 
     Args:
         in_callback: Returns whether the current task is part of the callback that is being waited for.
@@ -112,9 +110,9 @@ class Notices:
         self._bytes = 0  # of the notices that wait, and of the one being handled
         self._spawn = spawn
         self._waiting: MessageQueue[_Notice | Delivery] = MessageQueue()
-        self._count = 0  # of the notices that wait, without the places of answers
-        self._last: Delivery | None = None  # the place behind the newest notice, if an answer has it
-        self._cause: object = None  # what marks the tasks of the callback that runs
+        self._count = 0  # of the notices that wait, without the places of responses
+        self._last: Delivery | None = None  # the place behind the newest notice, if a response has it
+        self._cause: object = None  # marks the tasks of the callback that runs
         self.handling = False
         self._overrun = False
 
@@ -124,18 +122,18 @@ class Notices:
     def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
         """Queue a notice, without waiting; keep its hold until it has been handled."""
         size = _size_of(notice)
-        # A notice larger than the limit passes if no other is there; otherwise it could never pass.
+        # A notice larger than the limit is accepted if there is no other, or it could never be.
         too_large = self._bytes and self._bytes + size > self._options.max_incoming_bytes
         if self._count < self._options.max_pending_notifications and not too_large:
             self._overrun = False
             urgent = isinstance(notice, Notification) and self._options.is_urgent(notice)
             self._waiting.put((notice, hold), notice, urgent)
-            # An answer that arrives from now on belongs behind this notice: it must not share an older place.
+            # A response that arrives from now on belongs behind this notice: it must not share an older place.
             self._last = None
             self._count += 1
             self._bytes += size
             if hold is not None:
-                # Until it has been handled, the transport goes on counting the message as under way.
+                # The transport counts the message as under way until it has been handled.
                 hold.keep()
             # The task lasts for one burst: an HTTP endpoint may have thousands of idle sessions, and a task in each
             # costs memory.
@@ -147,8 +145,8 @@ class Notices:
             logger.warning("notifications arrive faster than they are handled; some are dropped")
 
     def mark(self) -> Delivery:
-        """Return the place of an answer that has just arrived, while notices are being handled."""
-        # Answers with no notice between them share one: so places can't outnumber the notices, even if a callback
+        """Return the place of a response that has just arrived, while notices are being handled."""
+        # Responses with no notice between them share a place, so places can't outnumber the notices, even if a callback
         # never ends.
         if self._last is None:
             self._last = Delivery(self._in_callback)
@@ -160,14 +158,14 @@ class Notices:
 
     def clear(self) -> None:
         """Drop all notices that wait."""
-        # One by one, to release their holds, and the calls that wait.
+        # They are taken one by one, to release their holds, and the calls that wait.
         while (next := self._next()) is not None:
             self._settle(*next)
 
     def _next(self) -> _Notice | None:
         """Take the next notice, and release the calls whose places come before it."""
         while isinstance(next := self._waiting.take(), Delivery):
-            # No later answer may have it any more.
+            # No later response may share it.
             if self._last is next:
                 self._last = None
             next.reach()
@@ -184,7 +182,8 @@ class Notices:
         handled = 0
         while (next := self._next()) is not None:
             notice, hold = next
-            # A new one for each: a task that an earlier callback has started may still run, and its calls can wait.
+            # Each notice has a new mark: a task that an earlier callback has started may still run, and its calls can
+            # wait.
             self._cause = object()
             _CAUSE.set(self._cause)
             try:
@@ -193,7 +192,7 @@ class Notices:
                 else:
                     await self._hooks.received_error(notice)
             except RemoteProtocolError as exc:
-                # A handler blames the peer: pass that to `on_error`, unless `on_error` itself raised it, which would
+                # A handler blames the peer: pass that to `on_error`, unless `on_error` itself raised it, as that would
                 # never end.
                 if isinstance(notice, Notification):
                     self.put(exc)
@@ -203,13 +202,15 @@ class Notices:
                 logger.exception("the handler of %s failed", notice)
             finally:
                 self._cause = None
-                # Also if the callback was cancelled with its session: the hold counts for the endpoint, which goes on.
+                # This is done even if the callback was cancelled with its session: the hold counts for the endpoint,
+                # which goes on.
                 self._settle(notice, hold)
             handled += 1
-            # Not after each one, or calls would wait for these checkpoints.
+            # A checkpoint after each notice would keep calls waiting.
             if handled % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # No checkpoint since the queue was found empty: a notice put in between would see a task that ends without it.
+        # There was no checkpoint since the queue was found empty: a notice put in between would find a task that ends
+        # without it.
         self.handling = False
 
 

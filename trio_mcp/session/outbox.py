@@ -59,9 +59,6 @@ class Outbox:
         self._has_writer = False
         self._broken = False
 
-    def __len__(self) -> int:
-        return len(self._bulk) + len(self._control)
-
     @property
     def waiting(self) -> tuple[int, int]:
         """The number of messages that wait here, bulk and control."""
@@ -70,7 +67,7 @@ class Outbox:
     @property
     def idle(self) -> bool:
         """Whether all messages have been handed to the link."""
-        return not len(self) and not self._writing
+        return not (self._bulk or self._control or self._writing)
 
     @property
     def has_room(self) -> bool:
@@ -85,7 +82,7 @@ class Outbox:
         lane, senders = (self._bulk.urgent, self._urgent_senders) if urgent else (self._bulk.plain, self._senders)
         if len(lane) < self._max_bulk or self._broken:
             return
-        # A loop, because a sender that did not have to wait may take the place first.
+        # This is a loop, because a sender that did not have to wait may take the place first.
         while not (len(lane) < self._max_bulk or self._broken):
             await senders.park()
         # A sender whose message goes straight to the link leaves no entry whose removal would wake the next sender.
@@ -126,7 +123,7 @@ class Outbox:
 
     def _start_writer(self) -> None:
         if not self._has_writer:
-            # Set here, because the task starts later: another message before that would start a second one.
+            # This is set here, because the task starts later, and another message before that would start a second one.
             self._has_writer = True
             self._spawn(self._write)
 
@@ -139,7 +136,7 @@ class Outbox:
             return False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.give_up()
-            return True  # dropped, as the peer is gone: the reader learns of that by itself, and settles the call
+            return True  # dropped, as the peer is gone: the reader finds that out itself, and settles the call
         if type(owner) is OutgoingRequest:
             owner.sent = True  # from now on the peer has to be told of a cancellation
         return True
@@ -150,7 +147,7 @@ class Outbox:
             message, owner = entry
             if self._try_now(message, owner):
                 continue
-            # Set before the wait: cancelled during it, we could not know whether the message got through.
+            # This is set before the wait: if that is cancelled, nothing says whether the message got through.
             if type(owner) is OutgoingRequest:
                 owner.sent = True
             self._writing = True

@@ -22,7 +22,7 @@ __all__ = ["ServerSession"]
 
 
 class ServerSession(BaseSession):
-    """A session with a client. It answers ``initialize``, ``server/discover`` and ``ping`` by itself.
+    """A session with a client. It responds to ``initialize``, ``server/discover`` and ``ping`` itself.
 
     Args:
         read: Where messages come from.
@@ -63,7 +63,7 @@ class ServerSession(BaseSession):
 
     def presume(self, revision: str) -> None:
         """Assume that the handshake has taken place, with a client that declared nothing."""
-        # For legacy requests over HTTP without sessions, which carry no handshake.
+        # Legacy requests over HTTP without sessions come without a handshake.
         self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
@@ -81,7 +81,7 @@ class ServerSession(BaseSession):
         return answer
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        """Answer ``initialize``, ``server/discover`` and ``ping`` at once, and find out which client a request is from.
+        """Respond to ``initialize``, ``server/discover`` and ``ping`` at once; find out which client a request is from.
 
         Raises:
             McpError: To refuse the request.
@@ -103,10 +103,10 @@ class ServerSession(BaseSession):
         return {} if request.method == "ping" else None
 
     def _opened(self) -> None:
-        """Do what follows the handshake: a hook, called once `initialize` is answered but not yet confirmed."""
+        """Do what follows the handshake: a hook, called when `initialize` has its result but is not yet confirmed."""
 
     def _note(self, notification: Notification) -> None:
-        # Before initialize it confirms nothing, and is ignored.
+        # Before `initialize` it confirms nothing, and is ignored.
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 
@@ -132,7 +132,10 @@ class ServerSession(BaseSession):
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
-        # The client goes by what it was told, not by what the server can do by now: tools may have been added since.
-        own = self._negotiation.declared
-        if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
+        # The client relies on what it was told, whatever the server can do now: tools may have been added since.
+        if (
+            not spec.is_request
+            and spec.server_capability
+            and not declares(self._negotiation.declared, spec.server_capability)
+        ):
             raise CapabilityError(method, spec.server_capability, "server")

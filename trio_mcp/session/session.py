@@ -49,7 +49,7 @@ RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 MAX_FAULTS = 1000
 """Faults of the peer in a row that end the session. Chosen: more than a server prints while it starts or as it fails,
-and a fraction of a second for two sides that answer each other's errors."""
+and a fraction of a second for two sides that respond to each other's errors."""
 
 MAX_LOGGED_FAULTS = 100
 """Faults of one peer that are logged. Chosen: enough to see what is wrong; a peer must not be able to fill a disk."""
@@ -86,7 +86,7 @@ class BaseSession(EnteredOnce):
         *,
         options: SessionOptions | None = None,
     ) -> None:
-        # Checked here, because the reader would fail later, in a task where the mistake is hard to find.
+        # This is checked here: the reader would fail later, in a task where the mistake is hard to find.
         if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
             raise TypeError(f"read must be a trio ReceiveChannel, got {type(read).__name__}")
         self.options = options = options or SessionOptions()
@@ -100,7 +100,7 @@ class BaseSession(EnteredOnce):
         self._closing = False
         self._stopping = False
         self._dropping = False
-        # `_finished` is set last of all: `aclose` and `wait_closed` return only when nothing runs any more.
+        # `_finished` is set at the very end: `aclose` and `wait_closed` return only when nothing runs any more.
         self._entered = trio.Event()
         self._finished = trio.Event()
         self._peer = Peer(
@@ -129,7 +129,7 @@ class BaseSession(EnteredOnce):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
-        # Not a plain nursery, which would wrap an exception of the block in an ExceptionGroup.
+        # A plain nursery would wrap an exception of the block in an ExceptionGroup.
         async with background_nursery(self.aclose) as nursery:
             await start(nursery, self._run)
             self._entered.set()
@@ -137,16 +137,16 @@ class BaseSession(EnteredOnce):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the session's tasks, in a task and a nursery apart from the block."""
-        # A close from another task cancels this nursery; were it around the block, the block would be cancelled, too.
+        # A close from another task cancels this nursery; around the block, it would cancel the block, too.
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                # So that the block can add handlers before anything is read.
+                # The block can add handlers before anything is read.
                 await self._entered.wait()
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
-                # Until a close, or the end of the link, cancels the nursery: calls and handlers need it at any time.
+                # Calls and handlers need the nursery until a close, or the end of the link, cancels it.
                 try:
                     await trio.sleep_forever()
                 finally:
@@ -161,13 +161,13 @@ class BaseSession(EnteredOnce):
 
     def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
         """Start a task of the session; do nothing if the session has not begun or has ended."""
-        # Such tasks end when their work is done, so an idle session has only its reader.
+        # These tasks end when their work is done, so an idle session has only its reader.
         if self._nursery is not None and not self._stopping:
             self._nursery.start_soon(function)
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
         assert self._nursery is not None
-        # Named, so that Trio's instruments and tracebacks show which request a task serves.
+        # With the name, Trio's instruments and tracebacks show which request a task serves.
         self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
@@ -204,7 +204,7 @@ class BaseSession(EnteredOnce):
 
         This replaces entering the session if it gets its messages through `feed`.
         """
-        # So an idle session over HTTP has no reader task.
+        # An idle session over HTTP has no reader task.
         self._nursery = nursery
 
     def end(self, why: str) -> None:
@@ -225,11 +225,11 @@ class BaseSession(EnteredOnce):
     @property
     def busy(self) -> bool:
         """Whether a request from the peer is under way."""
-        # The second, because a cancelled request is under way until its handler has ended.
+        # `running_count` is needed because a cancelled request is under way until its handler has ended.
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
 
     def serves(self, request_id: RequestId) -> bool:
-        """Return whether a request from the peer is running or queued, and neither answered nor cancelled."""
+        """Return whether a request from the peer is running or queued, without a response or a cancellation."""
         return self._peer.serves(request_id)
 
     async def wait_idle(self) -> None:
@@ -282,7 +282,7 @@ class BaseSession(EnteredOnce):
         )
 
     def _settle_everything(self, error: Exception) -> None:
-        # The first reason is kept: that the link was lost says more than that the session was then closed.
+        # The first reason is kept: the loss of the link says more than the close of the session that follows.
         self._calls.lose(error)
         why = str(self._calls.lost)
         _, incoming = self._peer.close()
@@ -296,8 +296,9 @@ class BaseSession(EnteredOnce):
         # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
         # their writers would block each other forever.
         # A `DirectReceiveChannel` has messages acted on in the sender's task; a channel of another class need not.
-        direct = None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
-        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = direct
+        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = (
+            None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
+        )
         lost: Exception | None = None
         try:
             await (_deliver(read, self._take) if deliver_to is None else deliver_to(self._take))
@@ -311,11 +312,11 @@ class BaseSession(EnteredOnce):
 
     def _has_foreign_hooks(self) -> bool:
         """Return whether acting on a message calls a function that is not the library's own."""
-        # It runs in the session's task then. In memory the sender's task is a caller of the peer, whose send must not
-        # run what a program has set here.
+        # Messages are then acted on in the session's task. In memory, the sender's task is a caller of the peer, whose
+        # send must not run functions that a program has set here.
         urgent = self.options.handlers.urgent
         hooks = (self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None)
-        # Some functions written in C have no module.
+        # Some functions that are written in C have no module.
         return any(
             not str(getattr(hook, "__module__", None)).startswith("trio_mcp.") for hook in hooks if hook is not None
         )
@@ -336,9 +337,9 @@ class BaseSession(EnteredOnce):
             hold: Kept until nothing of the message is under way any more.
 
         Raises:
-            LinkLostError: If it is the last of too many faults; the session is to be ended.
+            LinkLostError: If it is the last of too many faults; the session must be ended.
         """
-        # A plain function, so one message takes its whole effect before the next one is looked at.
+        # This is a plain function, so one message takes its whole effect before the next one is looked at.
         peer = self._peer
         if self.on_arrival is not None:
             metadata = self.on_arrival(message, metadata or {})
@@ -357,7 +358,7 @@ class BaseSession(EnteredOnce):
                 case RequestStarted():
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
-                    # First what must take effect at once (`notifications/initialized`): its handler may run much later.
+                    # `notifications/initialized` must take effect at once, and its handler may run much later.
                     self._note(event.notification)
                     self._notices.put(event.notification, hold)
                 case ProgressReceived():
@@ -384,7 +385,7 @@ class BaseSession(EnteredOnce):
             # The peer has closed its sending side, but may still be reading: give running handlers time to finish.
             # Our own calls fail at once, because no response can come any more.
             self._calls.lose(SessionClosed("the peer closed the link"))
-            # Lasting requests aside, which would use up the whole grace.
+            # Lasting requests are not waited for: they would use up the whole grace.
             with trio.move_on_after(self.options.handlers.drain_grace):
                 await self._handlers.wait_idle()
             self._settle_everything(SessionClosed("the peer closed the link"))
@@ -405,7 +406,7 @@ class BaseSession(EnteredOnce):
         """Look at a request before its handler is started, in the order of arrival.
 
         Returns:
-            The result, to answer the request at once; None to let the handler run.
+            The result, to send it at once; None to let the handler run.
 
         Raises:
             McpError: To refuse the request.
@@ -419,7 +420,7 @@ class BaseSession(EnteredOnce):
     async def received_request(self, context: RequestContext) -> Any:
         """Handle one request, and return its result. Override this to handle all requests yourself.
 
-        It runs in a task of its own, inside the request's cancel scope. The base class calls the handler added with
+        It runs in a separate task, inside the request's cancel scope. The base class calls the handler added with
         `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
         error response.
         """
@@ -550,7 +551,7 @@ class BaseSession(EnteredOnce):
         opened: Callable[[OutgoingRequest], None] | None = None,
     ) -> dict[str, Any]:
         """Send a request, with the trace context and the client's declaration added to its ``_meta``."""
-        # Read in the caller's task: the context variables of the reader or the writer are not the caller's.
+        # The variable is read in the caller's task: the reader and the writer have other context variables.
         trace, era = CURRENT_TRACE.get(), self._era
         if trace is not None:
             params = trace.added_to(params)
@@ -578,7 +579,7 @@ class BaseSession(EnteredOnce):
         plain = None if params is None else as_object(params, "params")
         await trio.lowlevel.checkpoint()
         await self._sink.room(urgent=urgent)
-        # After the wait, during which the session may have been closed.
+        # The session may have been closed during the wait.
         self._calls.check_open()
         self._sink.put(SessionMessage(Notification(method, plain), urgent=urgent))
 
@@ -591,7 +592,7 @@ class BaseSession(EnteredOnce):
 
 
 class LinkLostError(Exception):
-    """Raised by what acts on messages: the link is lost, or of no use, and nothing follows."""
+    """Raised by the function that acts on messages: the link is lost or useless, and nothing follows."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(cause)
@@ -612,7 +613,7 @@ async def _deliver(read: trio.abc.ReceiveChannel[SessionMessage], take: Take) ->
     receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
     while True:
         take(await read.receive())
-        # Take what has arrived meanwhile, too: a checkpoint for each message would cost more than the message.
+        # Messages that have arrived meanwhile are taken, too: a checkpoint for each would cost more than the message.
         for _ in range(0 if receive_nowait is None else BURST):
             try:
                 item = receive_nowait()  # type: ignore[misc]

@@ -54,7 +54,7 @@ class Sink(Protocol):
         """
 
 
-# Checked at run time, to tell a sink from a channel where a session takes either.
+# It is checked at run time, to distinguish a sink from a channel where a session takes either.
 @runtime_checkable
 class SessionSink(Sink, Protocol):
     """The sink of a whole session, which closes it when it ends."""
@@ -74,4 +74,4 @@ class SessionSink(Sink, Protocol):
         """Drop what is queued and all later messages, and wake up all tasks that wait here."""
 
     async def aclose(self) -> None:
-        """Give up, and close what messages were passed on to."""
+        """Give up, and close the place that messages were passed on to."""

@@ -15,7 +15,7 @@ class SessionStatistics:
 
     Attributes:
         outgoing: The number of our requests that wait for their response.
-        incoming: The number of the peer's requests, running or queued, that are neither answered nor cancelled.
+        incoming: The number of the peer's requests, running or queued, without a response or a cancellation.
         running: The number of handlers that run, not counting ``subscriptions/listen``.
         queued: The number of the peer's requests that wait for fewer handlers to run.
         listening: The number of the peer's ``subscriptions/listen`` requests that are open.

@@ -64,19 +64,20 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # In a separate group its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
+            # In a separate group, its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
-        reason = _reason(exc, params, environment.get("PATH"))
-        raise TransportError(f"can't start {params.command!r}: {reason}") from exc
+        raise TransportError(
+            f"can't start {params.command!r}: {_reason(exc, params, environment.get('PATH'))}"
+        ) from exc
     return ChildProcess(process)
 
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
     """Explain the system's error, whose number stands for many causes."""
-    # ENOENT may be about the directory, the program, or the interpreter named in a script; EACCES likewise. Only the
-    # text is found this way, after the fact, so it does no harm if the file system changes meanwhile.
+    # ENOENT may be about the directory, the program, or the interpreter named in a script; so may EACCES. Only the text
+    # is found this way, afterwards, so it does no harm if the file system has changed.
     command, cwd = params.command, params.cwd
     # A wrong `cwd` gives the same ENOENT, with the name of the program.
     if cwd is not None and not Path(cwd).is_dir():
@@ -89,7 +90,7 @@ def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> 
             return "no such file"
         words = command.split()
         if len(words) > 1:
-            return f"the arguments are a list of their own: write StdioServerParameters({words[0]!r}, {words[1:]!r})"
+            return f"the arguments belong in a list: write StdioServerParameters({words[0]!r}, {words[1:]!r})"
         return "no such command in PATH; check the spelling, or give its full path"
     if isinstance(exc, PermissionError) and "/" in command:
         if file.is_dir():
@@ -120,7 +121,7 @@ class ChildProcess:
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
-        # Once true, no signal is sent any more: the number may be another group's.
+        # Once this is true, no signal is sent any more: the number may be another group's.
         self._group_gone = False
         # SIGTERM is sent once only, though `end` may be called by several tasks.
         self._terminated = False
@@ -151,12 +152,12 @@ class ChildProcess:
                     await self._wait_for_group()
         except BaseException:
             self._terminate()
-            # Shielded: a cancelled scope would end every wait at once, and the process would get no time at all.
+            # This wait is shielded: a cancelled scope would end it at once, and the process would get no time at all.
             with trio.move_on_after(min(grace, TERM_MOMENT), shield=True):
                 await self._wait_for_group()
             raise
         finally:
-            # In any case, since SIGTERM can be ignored, and descendants may have ignored everything so far.
+            # SIGTERM can be ignored, and descendants may have ignored everything until now.
             if self._signal_group(signal.SIGKILL):
                 with trio.move_on_after(KILL_MOMENT, shield=True):
                     await self.wait()
@@ -167,7 +168,7 @@ class ChildProcess:
         await self.wait()
         self._reap_adopted()
         while self._signal_group(0):
-            # Polling: the orphans in the group are not our children, so there is nothing to wait for.
+            # The group is polled: its orphans are not our children, so there is nothing to wait for.
             await trio.sleep(0.01)
             self._reap_adopted()
 
@@ -203,7 +204,7 @@ class ChildProcess:
             self._group_gone = True
             return False
         except PermissionError:
-            pass  # it runs as another user now; on macOS also if only zombies are left
+            pass  # it runs as another user now; or, on macOS, only zombies are left
         return True
 
 
@@ -262,7 +263,7 @@ class StderrCopier:
         self._stream = stream
         self._sink = sink
         self._before = b"" if label is None else f"[{label}] ".encode()
-        # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
+        # The channel lies between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False
@@ -297,9 +298,9 @@ class StderrCopier:
 
     def _catch_up(self) -> None:
         """Take what the child has printed until now, while it is being held back."""
-        # The stream may be closed already, when the client is cancelled while it waits for the answer.
+        # The stream may be closed already, when the client is cancelled while it waits for the response.
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            # Bounded, as a child may print without an end: what is held is, and each turn adds to that.
+            # Each turn adds to the lines that are held, which are bounded, so this ends however much a child prints.
             while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
                 lines = self._cut(chunk)
                 self.tail.extend(map(_text, lines))
@@ -308,7 +309,8 @@ class StderrCopier:
     def _can_hold(self) -> bool:
         """Return whether lines may be held now; what is held is shown in its turn."""
         if not self._held.begun:
-            # Not between two lines that were read together. And a sink that is so slow gets everything.
+            # Holding does not begin between two lines that were read together. And a sink that is so slow gets
+            # everything.
             if self._passing_on:
                 return False
             try:
@@ -325,7 +327,8 @@ class StderrCopier:
             return b""  # as good as its end
 
     async def _keep(self, lines: list[bytes]) -> None:
-        # Before the sink gets them: a slow sink must not keep the error message from the last lines.
+        # The tail is kept before the sink gets the lines: the error message needs the last lines even if the sink is
+        # slow.
         self.tail.extend(map(_text, lines))
         if self._held.wants(lines) and self._can_hold():
             self._held.add(lines)

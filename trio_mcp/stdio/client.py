@@ -71,8 +71,8 @@ class _Connection:
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
         self.tasks = (
-            # A task for each of the three streams, so that a child that fills one while it waits for another can't
-            # block us; one more for the callback on standard error, which may be slow.
+            # There is a task for each of the three streams, so that a child that fills one while it waits for another
+            # can't block us; and one more for the callback on standard error, which may be slow.
             self._read_output,
             self._write_input,
             self._stderr.read,
@@ -83,7 +83,7 @@ class _Connection:
 
     async def end(self) -> None:
         """End the child while the tasks still run: it may have more to write than fits into a pipe."""
-        # Without a reader, what the child still writes is discarded; see `_read_output`.
+        # Without a reader, the rest of the child's output is discarded; see `_read_output`.
         self._read.close()
         # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
         self.outbound.close()
@@ -111,7 +111,7 @@ class _Connection:
                 await self.outbound.write(stdin.send_all)
             except trio.BrokenResourceError:
                 self.outbound.refuse()
-                self._something_ended.set()  # a server that takes no more requests is of no more use
+                self._something_ended.set()  # a server that takes no more requests is useless
 
     async def _reap(self) -> None:
         await self._child.wait()
@@ -122,12 +122,12 @@ class _Connection:
 
     async def _tell_of_the_end(self) -> None:
         """Report the loss to the session, with its cause, after everything that the server has sent before."""
-        # A short wait for the exit: with its status and the last lines of its standard error, the report says far more
-        # than "the pipe was closed".
+        # This waits for the exit for a moment: with its status and the last lines of its standard error, the report
+        # says far more than "the pipe was closed".
         await self._something_ended.wait()
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
-        # The output of an exited child does end (`ChildOutput`). That of one that lives on need not.
+        # The output of a child that has exited does end (`ChildOutput`). That of one that lives on need not.
         if self._child.returncode is not None:
             await self._output_ended.wait()
             with trio.move_on_after(EXIT_MOMENT):  # the callback for standard error may be slow

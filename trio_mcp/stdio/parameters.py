@@ -22,13 +22,13 @@ SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", 
 def default_environment() -> dict[str, str]:
     """Return the variables that a server inherits besides those given to it."""
     found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
-    # Without functions exported by a shell, which could run code in the child ("Shellshock").
+    # Functions that a shell has exported are left out: they could run code in the child ("Shellshock").
     return {name: value for name, value in found.items() if not value.startswith("()")}
 
 
 def _no_null(name: str, *values: str) -> None:
     """Check that no value contains a null character."""
-    # It would end the string in the system call (`execve`).
+    # Such a character would end the string in the system call (`execve`).
     for value in values:
         if "\0" in value:
             raise ValueError(f"{name} must not contain a null character, got {value!r}")
@@ -52,7 +52,7 @@ def _check_args(instance: object, attribute: attrs.Attribute[Any], value: Any) -
     _no_null("args", *value)
 
 
-# Leaves a wrong type as it is: the validator, which runs after the converter, names it in its error.
+# A wrong type is left as it is: the validator, which runs after the converter, names it in its error.
 def _as_dict(value: Mapping[str, str] | None) -> Mapping[str, str]:
     if value is None:
         return {}

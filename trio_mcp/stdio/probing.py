@@ -42,13 +42,13 @@ class HeldOutput:
         self.begun = False
         self._catch_up = catch_up
         self._room = MAX_HELD
-        # Which of them are about the probe: from the first that were read together with its name, to the answer.
+        # The range of lines about the probe: from the first that were read together with its name, to the response.
         self._begin: int | None = None
         self._end: int | None = None
 
     def wants(self, lines: list[bytes]) -> bool:
         """Return whether to hold lines that were read together."""
-        # Nothing before the first lines about the probe: what a server says as it starts is wanted at once.
+        # Nothing is held before the first lines about the probe: what a server says as it starts is wanted at once.
         return not self.over.is_set() and (self.begun or any(PROBE in line for line in lines))
 
     def add(self, lines: list[bytes]) -> None:
@@ -68,7 +68,7 @@ class HeldOutput:
             self._end = len(self.lines)
 
     def release(self, *, dropping: bool = False) -> None:
-        """Let the lines be shown, without those about the probe if they are of no use."""
+        """Let the lines be shown; with ``dropping``, without those about the probe."""
         if self.over.is_set():
             return
         if dropping and self._begin is not None:
@@ -98,7 +98,7 @@ class Probing:
         try:
             yield
         except RequestTimeout:
-            # Perhaps the server is still starting, and what it prints says why that takes so long.
+            # The server may still be starting, and what it prints may say why that takes so long.
             self.end()
             raise
         finally:
@@ -106,15 +106,15 @@ class Probing:
                 held.answered()
 
     def end(self, *, legacy: bool = False) -> None:
-        """Let all be shown, except what is about the probe if the server has turned out to be one of the legacy era.
+        """Let all lines be shown, except those about the probe if the server turns out to be a legacy one.
 
-        Repeating it does nothing.
+        A second call does nothing.
         """
         self._over = True
         while self._held:
             self._held.pop().release(dropping=legacy)
 
 
-# A variable, since links are opened by functions of the application, which get no arguments.
+# It is a variable, since links are opened by functions of the application, which get no arguments.
 PROBING: Final[ContextVar[Probing | None]] = ContextVar("PROBING", default=None)
 """The search of this task's client for the era of its server; None once it is known."""

@@ -51,7 +51,7 @@ async def stdio_server(
     """
     check_on_trio()
     check_pipes()
-    decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
+    decoder = LineDecoder(max_message_size)  # first, so that an invalid limit is refused before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = open_direct_channel(BUFFER)
@@ -63,8 +63,8 @@ async def stdio_server(
 
         async def reader() -> None:
             try:
-                # Standard input has ended: the session answers what it has, and ends (`basic/transports/stdio`,
-                # Shutdown).
+                # When standard input has ended, the session responds to what it has, and ends
+                # (`basic/transports/stdio`, Shutdown).
                 with reading:
                     await read_lines(stdin.receive_some, decoder, inbound, outbound)
                     inbound.close()
@@ -77,7 +77,7 @@ async def stdio_server(
                 await outbound.write(stdout.send_all, closing)
             except trio.BrokenResourceError as exc:
                 outbound.refuse()
-                # Further requests would be carried out for nothing.
+                # The effort for further requests would be wasted.
                 reading.cancel("the client does not read the responses")
                 await lose("standard output can't be written", exc)
             written.set()
@@ -106,7 +106,7 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, outbound)
-        # Raised only here, so that the session, which got the failure as a message, ends in an orderly way first.
+        # It is raised only here, so that the session, which got the failure as a message, ends in an orderly way first.
         if failures:
             raise failures[0]
 
@@ -115,8 +115,8 @@ async def stdio_server(
 def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
     """Yield a function that starts the countdown to the end of the process; leaving the block stops it."""
 
-    # In a thread, which runs even if a handler blocks the event loop; `os._exit`, because `sys.exit` would wait for
-    # that very code.
+    # A thread runs even if a handler blocks the event loop. It calls `os._exit`, because `sys.exit` would wait for that
+    # handler.
     def give_up() -> None:
         logger.error("the client has left, but its requests still run after %g seconds: ending the process", grace)
         os._exit(1)

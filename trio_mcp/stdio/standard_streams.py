@@ -47,7 +47,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             raise TransportError(f"there is no standard {name} to serve: it is closed")
     _flush()  # what was printed before the block belongs to the old standard output
     with contextlib.ExitStack() as cleanup:  # undone in reverse order
-        # First the private copies, then the replacements, which overwrite the originals.
+        # The private copies are made before the replacements, which overwrite the originals.
         stdin, stdout = _take(0, cleanup), _take(1, cleanup)
         null = os.open(os.devnull, os.O_RDWR)
         cleanup.callback(os.close, null)
@@ -63,7 +63,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             cleanup.callback(os.close, kept)
             cleanup.callback(os.dup2, kept, fd)
             os.dup2(replacement, fd)
-        # Registered last, so it runs first: what was printed inside the block goes to standard error, not to the wire.
+        # The last callback runs first: what was printed inside the block goes to standard error, not to the wire.
         cleanup.callback(_flush)
         _in_use = True
         try:
@@ -89,7 +89,7 @@ def _flush() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # broken or closed: the code that printed has got the error already, or does not care
+        pass  # broken or closed: the code that printed has already got the error, or does not care
 
 
 def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | SharedStream:
@@ -97,10 +97,9 @@ def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | Sh
     # Whether it blocks is restored here and not by `FdStream`: input and output may share one file description (a
     # socket), and the first of the two streams to close would make it blocking under the other.
     cleanup.callback(os.set_blocking, fd, os.get_blocking(fd))
-    stream: trio.lowlevel.FdStream | SharedStream
     if is_pollable(fd):
         os.set_blocking(fd, False)
-        stream = trio.lowlevel.FdStream(os.dup(fd))
+        stream: trio.lowlevel.FdStream | SharedStream = trio.lowlevel.FdStream(os.dup(fd))
     else:
         stream = SharedStream(os.dup(fd))
     cleanup.callback(stream.close)
@@ -126,16 +125,16 @@ def is_pollable(fd: int) -> bool:
 class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
     """A stream over a descriptor that stays blocking: it is read and written in threads.
 
-    A thread is started only when the descriptor is ready, so that a cancelled wait leaves none behind. If one blocks
-    nevertheless, because another process was faster, a cancellation abandons it.
+    A thread is started only when the descriptor is ready, so that a cancelled wait leaves none behind. If a thread
+    still blocks, because another process was faster, a cancellation abandons it.
     """
 
     def __init__(self, fd: int) -> None:
         mode = os.fstat(fd).st_mode
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self._fd = fd
-        self._limiter = trio.CapacityLimiter(2)  # a thread to read and one to write, which wait for no others
-        # Guards `_users` and `_closed`, which threads change as well.
+        self._limiter = trio.CapacityLimiter(2)  # one thread to read and one to write, which wait for no others
+        # It guards `_users` and `_closed`, which threads change as well.
         self._lock = threading.Lock()
         self._users = 0
         self._closed = False
@@ -154,7 +153,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._check_open()
         await trio.lowlevel.checkpoint()
-        # A copy: an abandoned thread may still be writing when the caller has moved on.
+        # It is a copy: an abandoned thread may still be writing when the caller has moved on.
         view = memoryview(bytes(data))
         while view:
             self._check_open()
@@ -201,7 +200,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
     def close(self) -> None:
         if not self._closed:
-            # Wakes tasks that wait for the descriptor; they raise ClosedResourceError.
+            # This wakes tasks that wait for the descriptor; they raise ClosedResourceError.
             trio.lowlevel.notify_closing(self._fd)
             with self._lock:
                 self._closed = True

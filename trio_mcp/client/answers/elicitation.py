@@ -36,7 +36,7 @@ class ElicitationSource:
     """The user, asked through the callback ``elicitation=`` of `Answers`.
 
     Args:
-        callback: Takes the parameters of each request, returns the answer.
+        callback: Takes the parameters of each request, and returns the answer.
         modes: The kinds that it handles.
 
     Raises:
@@ -90,7 +90,7 @@ class ElicitationSource:
         if given.action != "accept":
             return answer
         content = as_json(dict(given.content or {}), "the answer")
-        # The server can't check the content, so a form's is checked here; a page has none.
+        # The server can't check the content, so that of a form is checked here; a page has none.
         if form is not None:
             answer["content"] = _checked(form, content)
         elif content:
@@ -99,7 +99,7 @@ class ElicitationSource:
 
 
 def _checked(form: Form, content: dict[str, Any]) -> dict[str, Any]:
-    # Defaults first: a field left out may be a required one that has a default.
+    # Defaults are filled in first: a field left out may be a required one that has a default.
     filled = form.filled(content)
     try:
         problem = form.problem(filled)

@@ -71,7 +71,8 @@ def _as_roots(given: object) -> list[Root]:
 
 def _as_root(given: object) -> Root:
     if isinstance(given, PurePath):
-        # Absolute and normalized, so that the server sees an unambiguous path. No symbolic link is resolved.
+        # The path is made absolute and normalized, so that the server sees an unambiguous one. No symbolic link is
+        # resolved.
         return Root(uri=Path(os.path.abspath(given)).as_uri())
     root = Root(uri=given) if isinstance(given, str) else given
     if not isinstance(root, Root):
@@ -83,7 +84,7 @@ def _as_root(given: object) -> Root:
         steps = unquote(urlsplit(uri).path).split("/")
     except ValueError as exc:
         raise ValueError(f"the root {uri!r} is not a URI: {exc}") from None
-    # A server may compare prefixes: '..', also percent-encoded, could lead out of the root.
+    # A server may compare prefixes: '..', even percent-encoded, could lead out of the root.
     if _ODD.search(uri) or ".." in steps:
-        raise ValueError(f"the root {uri!r} must have no '..', spaces or control characters in it")
+        raise ValueError(f"the root {uri!r} must not contain '..', spaces or control characters")
     return root

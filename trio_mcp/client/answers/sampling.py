@@ -33,7 +33,7 @@ class SamplingSource:
     """The language model, asked through the callback ``sampling=`` of `Answers`.
 
     Args:
-        callback: Takes the parameters of each request, returns the message.
+        callback: Takes the parameters of each request, and returns the message.
         features: What it supports beyond plain messages.
 
     Raises:
@@ -49,8 +49,7 @@ class SamplingSource:
 
     def capability(self, revision: str) -> dict[str, Any]:
         """Return the capability declared in a revision."""
-        known = [name for name in self._features if revision in field_span(SamplingCapability, name).revisions]
-        return {name: {} for name in known}
+        return {name: {} for name in self._features if revision in field_span(SamplingCapability, name).revisions}
 
     def prepare(
         self, params: CreateMessageRequestParams, plain: dict[str, Any], revision: str
@@ -78,7 +77,8 @@ class SamplingSource:
         if any(isinstance(block, ToolResultContent) for block in blocks):
             raise ValueError("the sampling callback returned a tool_result, which only a server's message may have")
         uses_tools = any(isinstance(block, ToolUseContent) for block in blocks)
-        # Checked here rather than by the server: the program's author can mend the callback, the server's author can't.
+        # This is checked here rather than by the server: the program's author can fix the callback, the server's author
+        # can't.
         if uses_tools and not params.tools:
             raise ValueError("the sampling callback returned a tool_use, but the server offers the model no tools")
         if uses_tools and params.tool_choice is not None and params.tool_choice.mode == "none":

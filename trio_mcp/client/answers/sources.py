@@ -1,7 +1,7 @@
 """A client's answers to a server: the callback behind each method, the same in both eras.
 
-In the legacy era the server asks by a request, in the modern era in a result that asks for input. Either way
-it names a method and parameters, and gets the same answer.
+In the legacy era the server asks by a request, in the modern era in a result that asks for input. In both it names a
+method and parameters, and gets the same answer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Answers:
     """
 
     elicitation: ElicitationCallback | None = None
-    # The second half is for mypy, which takes ("form",) for a tuple[str] where any Collection will do.
+    # The second half is for mypy, which infers tuple[str] for ("form",) where any Collection will do.
     elicitation_modes: Collection[ElicitationMode] | tuple[ElicitationMode, ...] = ("form", "url")
     sampling: SamplingCallback | None = None
     sampling_features: Collection[SamplingFeature] | tuple[SamplingFeature, ...] = ()
@@ -70,7 +70,7 @@ class Answers:
     max_input_rounds: int = attrs.field(default=10, validator=validator(check_count))
 
     def __attrs_post_init__(self) -> None:
-        # Thrown away: it raises now, where the answers are written, if one of them is invalid.
+        # The object is thrown away: it raises now, where the answers are written, if one of them is invalid.
         InputSources(self)
 
 
@@ -86,7 +86,7 @@ class InputSources:
     def __init__(self, answers: Answers) -> None:
         self._sources: dict[str, _Source] = {}
         self.roots: RootsSource | None = None
-        # Imported here: most clients answer none of these, and each import takes a moment.
+        # The imports are here, as most clients answer none of these questions, and each import takes a moment.
         if answers.elicitation is not None:
             from trio_mcp.client.answers.elicitation import ElicitationSource
 
@@ -125,12 +125,13 @@ class InputSources:
         try:
             message: Any = spec.message.from_wire({"method": method, "params": plain})
         except ValidationError as exc:
-            text = f"the server asks for {method!r} with malformed parameters: {brief(exc)}"
-            raise RemoteProtocolError(text, INVALID_PARAMS) from None
+            raise RemoteProtocolError(
+                f"the server asks for {method!r} with malformed parameters: {brief(exc)}", INVALID_PARAMS
+            ) from None
         return source.prepare(message.params, plain, revision)
 
     def attach(self, session: ClientSession) -> None:
-        """Answer the requests of a server of the legacy era."""
+        """Respond to the requests of a server of the legacy era."""
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:

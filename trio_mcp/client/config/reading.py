@@ -1,4 +1,4 @@
-"""Reads the files in which hosts list their servers: ``mcpServers`` and its relatives."""
+"""The files in which hosts list their servers: ``mcpServers`` and its relatives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 Configured: TypeAlias = StdioServerParameters | HttpServerParameters | FailoverParameters | str
 """A target for a `Client`, as a configuration describes it; a string is the URL of a socket."""
 
-# Claude Desktop's name comes first, which most hosts use.
+# The name of Claude Desktop comes first; most hosts use it.
 TABLES = ("mcpServers", "servers", "context_servers", "extensions")
 """The keys under which hosts list their servers; the others are those of VS Code, Zed and Goose."""
 
@@ -61,12 +61,14 @@ PROCESS_KEYS = ("command", "args", "env", "envFile", "cwd")
 URL_KEYS = ("url", "headers", "auth")
 KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "enabled", "failover")
 
-# Gemini CLI's, Windsurf's, and that of some libraries; Goose's only in its own table, as elsewhere they are mistakes.
+# These are the names of Gemini CLI, of Windsurf, and of some libraries. Those of Goose count only in its own table, as
+# elsewhere they are mistakes.
 OTHER_NAMES = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}
 GOOSE_NAMES = {"cmd": "command", "envs": "env", "uri": "url"}
 """Other names of keys, which some hosts use."""
 
-# A host's own settings, accepted so that its file can be used as it is; they don't affect how a server is reached.
+# These are a host's own settings, accepted so that its file can be used as it is; they don't affect how a server is
+# reached.
 HOST_KEYS = (
     *("alwaysAllow", "alwaysLoad", "autoApprove", "available_tools", "bundled", "description", "dev", "disabledTools"),
     *("display_name", "enabledTools", "excludeTools", "extension", "gallery", "icon", "includeTools", "name"),
@@ -75,7 +77,7 @@ HOST_KEYS = (
 """Keys of a server's entry that are ignored."""
 
 AUTH_KEYS = ("authProviderType", "env_keys", "headersHelper", "oauth", "targetAudience", "targetServiceAccount")
-"""Keys that are ignored with a warning: what they bring the host to send is missing here."""
+"""Keys that are ignored with a warning: a host sends something because of them, which is missing here."""
 
 # Goose's types of extensions that are a part of it.
 BUILT_IN = ("builtin", "frontend", "inline_python", "platform")
@@ -140,7 +142,7 @@ def load_members(
 
 
 def _fail(error: ConfigError) -> NoReturn:
-    # A new one each time: a group puts the server's name on what it catches.
+    # The error is a new one each time: a group puts the server's name on what it catches.
     raise ConfigError(error.source, error.problems)
 
 
@@ -159,7 +161,7 @@ def read_config(
 ) -> Config:
     """Read a configuration without judging its servers.
 
-    Arguments and errors as of `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
+    Arguments and errors are those of `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
     """
     # `or` would be wrong: an empty mapping says that no variable is set.
     environ = os.environ if environ is None else environ
@@ -171,13 +173,12 @@ def read_config(
     if name.endswith((".yaml", ".yml")):
         instead = "name the server's own file, or parse the YAML yourself and pass the mapping to load_config()"
         raise ConfigError(name, (f"{name}: YAML is not read: {instead}",))
-    # In any file, as hosts differ in which of theirs may have them.
+    # Any file may have comments, as hosts differ in which of their files may have them.
     text = without_comments(_text_of(name))
     try:
         content, places = parsed(text)
     except json.JSONDecodeError as exc:
-        problem = f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}"
-        raise ConfigError(name, (problem,)) from None
+        raise ConfigError(name, (f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}",)) from None
     except ValueError as exc:
         raise ConfigError(name, (f"{name}: not a valid configuration: {exc}",)) from None
     return Config(name, content, places, environ, variables or {}, Path(name).absolute().parent, make_auth)
@@ -201,20 +202,20 @@ class Config:
         source: Its name, for messages.
         content: Its content.
         places: Where its values are.
-        environ: As of `load_config`.
-        variables: As of `load_config`.
+        environ: As in `load_config`.
+        variables: As in `load_config`.
         folder: The folder of its file.
-        make_auth: As of `read_config`.
+        make_auth: As in `read_config`.
 
     Attributes:
-        source: As the argument.
+        source: The argument.
         table: The key under which it lists its servers.
         names: The servers that are not disabled, in the order of the file.
-        environ: As the argument.
-        variables: As the argument, and those that are known without it.
+        environ: The argument.
+        variables: The argument, and those that are known without it.
         folder: Where a relative path begins.
-        make_auth: As the argument.
-        places: As the argument.
+        make_auth: The argument.
+        places: The argument.
 
     Raises:
         ConfigError: If it has no table of servers.
@@ -250,7 +251,7 @@ class Config:
         self.folder = Path(self.variables.get("workspaceFolder") or folder or ".")
         names = [name for name, entry in self._entries.items() if not _is_off(entry)]
         self.names = tuple(sorted(names, key=lambda name: places.line((self.table, name)) or 0))
-        # By server, as a file may have thousands of either.
+        # They are kept by server, as a file may have thousands of servers and of repeated keys.
         self._repeated: dict[Any, list[tuple[Place, int]]] = {}
         for each, line in places.repeated:
             if each[0] == self.table:
@@ -272,8 +273,10 @@ class Config:
             raise ConfigError(self.source, (f"{self.source} has no enabled server {name!r}{meant}",))
         path = (self.table, name)
         judge = _Judge(self)
-        for repeated, line in self._repeated.get(name, ()):
-            judge.problems.append((line, f"{self.source}:{line}: {_where(repeated)}the key appears twice"))
+        judge.problems += [
+            (line, f"{self.source}:{line}: {_where(repeated)}the key appears twice")
+            for repeated, line in self._repeated.get(name, ())
+        ]
         found = None
         if not isinstance(name, str) or not name:
             judge.problem(path, "a server's name must be a non-empty string")
@@ -312,11 +315,11 @@ class Config:
 
 def _defaults(inputs: object) -> dict[str, str]:
     """Return the values that VS Code would suggest for the inputs of a file."""
-    found = {}
-    for each in inputs if isinstance(inputs, list) else ():
-        if isinstance(each, Mapping) and isinstance(each.get("id"), str) and isinstance(each.get("default"), str):
-            found[f"input:{each['id']}"] = each["default"]
-    return found
+    return {
+        f"input:{each['id']}": each["default"]
+        for each in (inputs if isinstance(inputs, list) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("id"), str) and isinstance(each.get("default"), str)
+    }
 
 
 def _is_off(entry: object) -> bool:
@@ -350,7 +353,7 @@ class _Judge:
         if not isinstance(entry, Mapping):
             self.problem(path, f"must be an object, not {_kind(entry)}")
             return None
-        # First: an entry that is switched off may lack its variables, or be half written.
+        # The switches come first: an entry that is switched off may lack its variables, or be half written.
         switches = [self._of(bool, path, entry, key) for key in ("disabled", "enabled")]
         if switches[0] or switches[1] is False:
             return None
@@ -384,10 +387,10 @@ class _Judge:
         by_url = self._goes_by_url(path, entry)
         misplaced = PROCESS_KEYS if by_url else URL_KEYS
         for key in misplaced:
-            # An empty one says nothing: some hosts write all keys.
+            # An empty value says nothing: some hosts write all keys.
             if by_url is not None and entry.get(key) not in (None, {}, [], ""):
                 self.problem((*path, key), f"not allowed for a server with {'a url' if by_url else 'a command'}")
-        # Types first: `_filled` takes whatever is neither a list nor an object for a string.
+        # Types are checked first: `_filled` treats everything that is neither a list nor an object as a string.
         if by_url is None or not self._has_all_types(path, entry):
             return None
         plain = {key: entry[key] for key in (URL_KEYS if by_url else PROCESS_KEYS) if key in entry}
@@ -411,7 +414,8 @@ class _Judge:
             return _made(filled, kind)
         except (TypeError, ValueError):
             text = "not valid once its variables are filled in"
-        # The text of the error might show a value. So it is made again without them: what is wrong is mostly the rest.
+        # The text of the error might show a value. So the target is made again without the values: usually they are not
+        # the fault.
         try:
             _made(plain, kind)
         except (TypeError, ValueError) as exc:
@@ -486,7 +490,7 @@ class _Judge:
         return len(self.problems) == before
 
     def _check_auth(self, path: tuple[Any, ...], value: object) -> None:
-        # Only that its variables can be filled in: what belongs into it is not known here.
+        # This checks only that its variables can be filled in: what belongs in it is not known here.
         values = value.values() if isinstance(value, Mapping) else [value]
         flat = [each for one in values for each in (one if isinstance(one, list) else [one])]
         if not isinstance(value, (str, dict)) or not all(isinstance(each, str) for each in flat):
@@ -506,7 +510,7 @@ class _Judge:
         if isinstance(value, list):
             return [self._filled((*path, index), item) for index, item in enumerate(value)]
         if isinstance(value, dict):
-            # Values only: a variable in the name of a variable or header would be a surprise.
+            # Only values are filled in: a variable in the name of a variable or header would be a surprise.
             return {key: self._filled((*path, key), item) for key, item in value.items()}
         text, problems = expand(value, self._config.environ, self._config.variables)
         for problem in problems:

@@ -26,7 +26,7 @@ def read_regular(path: Path, most: int = LARGEST) -> bytes:
         OSError: If it can't be read.
         ValueError: If it is too large, or not a regular file.
     """
-    # First, as opening a pipe would wait for its other end.
+    # This is checked first, as opening a pipe would wait for its other end.
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("is not a regular file")
     with path.open("rb") as file:
@@ -53,7 +53,7 @@ def _without_trailing_commas(text: str) -> str:
 
 
 def parsed(text: str) -> tuple[Any, Places]:
-    """Return the content of a JSON text that may have trailing commas, and where it has what.
+    """Return the content of a JSON text that may have trailing commas, and the places of its values.
 
     Raises:
         JSONDecodeError: If it is not valid JSON.
@@ -117,7 +117,7 @@ def locate(text: str) -> Places:
     containers: list[_Container] = []
     line, counted = 1, 0
     for token in _TOKEN.finditer(text):
-        # Counted from token to token, so the whole takes linear time.
+        # Lines are counted from token to token, so that the whole takes linear time.
         line += text.count("\n", counted, token.start())
         counted = token.start()
         inner = containers[-1] if containers else None
@@ -134,7 +134,7 @@ def locate(text: str) -> Places:
         elif mark == ":":
             pass
         elif inner is not None and inner.is_object and inner.expects_key:
-            # Decoded, as a parser takes two spellings of a key, with and without escapes, for the same.
+            # The key is decoded: to a parser, its spellings with and without escapes are the same.
             key = json.loads(mark)
             inner.key, inner.expects_key = key, False
             path = (*inner.path, key)[: DEEPEST + 1]
@@ -143,7 +143,7 @@ def locate(text: str) -> Places:
                 places.repeated.append((path, line))
             inner.keys.add(key)
             if len(path) <= DEEPEST:
-                places.lines[path] = line  # of the last one, which json.loads keeps
+                places.lines[path] = line  # the line of the last one, which json.loads keeps
         else:
             # Deeper values have the path of what contains them: with paths of their own, a file of a megabyte could
             # fill gigabytes.

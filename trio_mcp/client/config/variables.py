@@ -49,7 +49,7 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
             return found or default
         if found is not None:
             return found
-        # A problem and not an empty text: a server without its token would fail later, and less clearly.
+        # It becomes a problem, not an empty text: a server without its token would fail later, and less clearly.
         if is_plain:
             problems.append(f"the variable {plain} is not set; set it, or give a default: ${{{plain}:-default}}")
         elif name in HOST_VARIABLES or (":" in name and plain == name):
@@ -93,7 +93,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     at = 0
     while at < len(text):
         if found := _SKIPPED.match(text, at):
-            # Also what follows a variable: the rest of its line.
+            # This also skips the rest of a line behind a variable.
             at = found.end()
             continue
         found = _VARIABLE.match(text, at)

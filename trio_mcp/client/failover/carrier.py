@@ -1,4 +1,4 @@
-"""The books about one open link of a list of ways."""
+"""The state of one open link of a list of ways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OwnOutcome = Response | ErrorResponse | TransportFailure
 
 
 class Carrier:
-    """The books about one open link. They change in single steps, and never during a wait.
+    """The state of one open link. It changes in single steps, and never during a wait.
 
     Args:
         place: The place of its way in the list; 0 is the best.
@@ -29,7 +29,7 @@ class Carrier:
         garbage: How many of the last messages in a row were invalid.
         opened_here: Whether we have opened the session here ourselves, and the server has been told that it is open.
         lost: Why the link can't be used any more; None while it can.
-        left: Why it is to carry no more, although it still works; None if there is no such reason.
+        left: Why it must carry no more, although it still works; None if there is no such reason.
         blamed: The last failure of a call since the link gave a sign of life; None if no call has failed since.
         failed: How many times in a row calls have failed on the link and it gave a sign of life after that.
         failing: Whether it was left because of that.

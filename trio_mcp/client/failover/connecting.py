@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
-from trio_mcp.client.failover.failures import brief_cause, is_busy, is_ending
+from trio_mcp.client.failover.failures import brief_cause, detail, is_busy, is_ending
 from trio_mcp.client.failover.open_link import OpenLink
 from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
 from trio_mcp.client.failover.router import Router
@@ -136,11 +136,11 @@ class Way:
             scope.cancel("the block has ended")
 
     async def _attempt(self) -> None:
-        """Connect once, and stay connected as long as this way is of use."""
+        """Connect once, and stay connected as long as this way is needed."""
         began = self.attempt_since = self._watch.time()
         self.state = "connecting"
         self._router.notify()
-        # The exponent is bounded as well: after thousands of failures the power would have as many bits.
+        # The exponent is bounded as well: after thousands of failures the power would have thousands of bits.
         limit = self._settings.attempt_timeout * min(2 ** min(self._failures, MOST_DOUBLINGS), MOST_TIME)
         use = self._use = _Use(self, self._router, self._settings, limit, self._watch)
         cause: Exception | None = None
@@ -179,7 +179,7 @@ class Way:
         # A way on which calls have failed proves nothing by carrying for long.
         if lasted >= self._settings.settle and not self.doubted:
             self._failures = self._relapses = 0
-        # This counts only after a return: a way that carried because no other did has drawn the session away from none.
+        # This counts only after a return: a way that carried because no other did has taken the session from no other.
         elif use.proven:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
@@ -236,17 +236,18 @@ class _Use:
         return max(0.0, (self._watch.time() if self._until is None else self._until) - self._since)
 
     async def run(self, link: Link) -> None:
-        """Use the link as long as it is of use."""
+        """Use the link as long as it is needed."""
         ways, way = self._ways, self._way
         carrier = self.carrier = Carrier(way.place, way.name, OpenLink(link, self.scope))
-        # Before it can carry: from now on, the session's reader waits so that another link can wake it.
+        # This comes before the link can carry: from now on, the session's reader waits so that another link can wake
+        # it.
         ways.open[carrier] = None
         if not await self._prepare(carrier):
             return
         # Another way works, so one more call that fails is enough to go back to that.
         if way.doubted and self.proven:
             carrier.failed = MAX_FAILED - 1
-        # Before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
+        # The state is set before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
         way.state, way.attempt_since = "carrying", None
         self._since = self._watch.time()
         ways.activate(carrier)
@@ -331,7 +332,7 @@ class _Use:
             except McpError as exc:
                 # Any other error is a sign of life as well.
                 if _says_ending(exc):
-                    # By this cause `_drain` distinguishes a server that still works from one that is silent.
+                    # This cause tells `_drain` that the server still works, and is not silent.
                     raise TransportError(exc.message) from exc
         if limit.cancelled_caught:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
@@ -348,7 +349,7 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
-            # A server that ends may be the right one, so the application need not hear of it.
+            # A server that shuts down may be the right one, so the application need not hear of it.
             self.refused = not _says_ending(exc)
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
@@ -357,7 +358,8 @@ class _Use:
             self.refused = True
             raise
         if not remembered.modern:
-            # The session has sent it on its first link only, and it is due after each `initialize` (`basic/lifecycle`).
+            # The session has sent this notification on its first link only, but it is due after each `initialize`
+            # (`basic/lifecycle`).
             await self._router.hand_over(carrier, SessionMessage(Notification(INITIALIZED)))
         carrier.opened_here = True
 
@@ -398,7 +400,7 @@ class _Use:
         self, carrier: Carrier, request_id: RequestId, method: str, params: dict[str, Any] | None
     ) -> None:
         """Send a request of our own."""
-        # Before it is sent: this entry distinguishes our own requests from the session's.
+        # The entry is made before the request is sent: it distinguishes our own requests from the session's.
         carrier.own[request_id] = None
         await self._router.hand_over(carrier, SessionMessage(Request(request_id, method, params)))
 
@@ -410,8 +412,7 @@ class _Use:
                 try:
                     item = await link.read.receive()
                 except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                    text = f"the server closed the link{f': {exc}' if str(exc) else ''}"
-                    self._ways.lose(carrier, TransportError(text))
+                    self._ways.lose(carrier, TransportError(f"the server closed the link{detail(exc)}"))
                     await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
             pause, link.pause = link.pause, None
             # `cancel_called` would not do: it is also true if a message came just before, which would be lost.
@@ -463,7 +464,7 @@ class _Use:
         """Ask for a sign of life, and give up the link if it gives none."""
         ways, patience = self._ways, self._settings.check_timeout
         seen, probe = carrier.received, self._traffic.own_id()
-        # Before the request leaves: a doubt that comes up meanwhile calls for another one.
+        # This is reset before the request leaves: a doubt that comes up meanwhile calls for another request.
         carrier.suspected = False
         with self._watch.limit(patience) as limit:
             try:
@@ -475,7 +476,7 @@ class _Use:
                 await self._pause(carrier, math.inf)
         carrier.own.pop(probe, None)
         if ways.carrier is not carrier:
-            return  # it has been left meanwhile, and is asked as one that drains
+            return  # it has been left meanwhile, and `_drain` asks it
         # Any message will do: a busy server may be late with this response, and still send other things.
         if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
             ways.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))

@@ -6,12 +6,26 @@ from trio_mcp.errors import AuthorizationError, HttpError, MessageTooLarge, Remo
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.types.error_codes import OVERLOADED
 
-__all__ = ["blames_way", "brief_cause", "certainly_not_done", "doubts_way", "is_busy", "is_ending", "rules_out"]
+__all__ = [
+    "blames_way",
+    "brief_cause",
+    "certainly_not_done",
+    "detail",
+    "doubts_way",
+    "is_busy",
+    "is_ending",
+    "rules_out",
+]
 
 
 def brief_cause(cause: Exception) -> str:
     """Return the text of a failure for a message."""
     return (str(cause) or type(cause).__name__)[:500]
+
+
+def detail(exc: Exception) -> str:
+    """Return the text of an exception, if it has one, to be put after that of a message."""
+    return f": {exc}" if str(exc) else ""
 
 
 def rules_out(error: Exception) -> bool:
@@ -27,13 +41,15 @@ def doubts_way(error: Exception) -> bool:
     if isinstance(error, HttpError) and 400 <= error.status < 500:
         # Any other such status is about the request or its sender, and the server says the same on every way.
         return error.trouble in ("busy", "session_lost")
-    # Other statuses come without a result, but don't say that nothing was done: a redirection, the page of a portal.
+    # Other statuses, such as that of a redirection or of a portal's page, come without a result, but don't say that
+    # nothing was done.
     return _lies_with_link(error)
 
 
 def blames_way(error: Exception) -> bool:
     """Return whether the way may be to blame for the failure of a call."""
-    # It is not to blame for a missing login, of which the caller hears, nor for a message above the caller's own limit.
+    # It is not to blame for a missing login, which the caller is told of, nor for a message above the caller's own
+    # limit.
     if isinstance(error, (AuthorizationError, MessageTooLarge)):
         return False
     return isinstance(error, RemoteProtocolError) or _lies_with_link(error)
@@ -43,8 +59,8 @@ def certainly_not_done(error: Exception) -> bool:
     """Return whether the server has certainly not done what a failed request asks for."""
     if is_busy(error):
         assert isinstance(error, HttpError)
-        # A server that ends may give up a request that it has begun, and respond with 503 as well. But only a server
-        # that refuses a request for now says when to come back.
+        # A server that shuts down may give up a request that it has begun, and respond with 503 as well. But only a
+        # server that refuses a request for now says when to come back.
         return error.status == 429 or error.retry_after is not None
     return isinstance(error, TransportError) and not error.sent
 
@@ -55,7 +71,7 @@ def is_busy(error: Exception) -> bool:
 
 
 def is_ending(error: ErrorData) -> bool:
-    """Return whether a server of this library has refused a request because it ends, so that it has not begun it."""
+    """Return whether a server of this library has refused a request as it shuts down, and so has not begun it."""
     # The code alone may also mean too many requests for now, and then the way is kept.
     return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
 

@@ -49,8 +49,9 @@ class FailoverLink:
     def status(self) -> TransportStatus:
         """The link that carries the session, and its way."""
         traffic = self._router.traffic
-        ways = tuple(way.status for way in self._ways)
-        return TransportStatus(ways, self._router.ways.switches, traffic.repeated, traffic.unknown)
+        return TransportStatus(
+            tuple(way.status for way in self._ways), self._router.ways.switches, traffic.repeated, traffic.unknown
+        )
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Link]:
@@ -76,7 +77,7 @@ class FailoverLink:
                 self._ended.set()
 
     async def _end(self) -> None:
-        """Close the links in their own manner, which may take a moment."""
+        """Close the links gracefully, which may take a moment."""
         # This comes first: the end of a link with the block must not be logged as a failure, nor its calls repeated.
         self._router.ways.advance(Phase.FINISHED)
         for way in self._ways:
@@ -104,7 +105,7 @@ class FailoverLink:
 
 
 def _said(way: Way) -> str:
-    return "no answer yet" if way.cause is None else brief_cause(way.cause)
+    return "no response yet" if way.cause is None else brief_cause(way.cause)
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ class OpenLink:
         # Many channels have these; a channel of another class need not.
         self.send_nowait: Callable[[SessionMessage], None] | None = getattr(link.write, "send_nowait", None)
         self.receive_nowait: Callable[[], SessionMessage] | None = getattr(link.read, "receive_nowait", None)
-        # A link is given up in one step, without waiting, so only a `close` that is a plain function is of use.
+        # A link is given up in one step, without waiting, so only a `close` that is a plain function can be used.
         close_read = getattr(link.read, "close", None)
         self.close_read: Callable[[], object] | None = None if inspect.iscoroutinefunction(close_read) else close_read
 

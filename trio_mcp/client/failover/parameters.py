@@ -113,7 +113,7 @@ class FailoverParameters:
     """
 
     # All chosen. Silence of five seconds is usual; five more are ample for a server that is merely busy. An attempt is
-    # shorter than `probe_timeout` (5 s), after which a client takes a server that stays silent for a legacy one.
+    # shorter than `probe_timeout` (5 s), after which a client assumes that a silent server is a legacy one.
     targets: Sequence[Any] = attrs.field(converter=_some_targets)
     on_switch: Callable[[Switch], object] | None = attrs.field(
         default=None, kw_only=True, validator=validator(check_hook, sync=True)

@@ -42,7 +42,7 @@ _LISTS: Final = {
 MAX_TOOLS = 10_000
 MAX_URIS = 10_000
 MAX_BYTES = 1024 * 1024
-"""The length of the names of tools, and of the URIs, each in all."""
+"""The total length of the names of tools; the URIs may have as much again."""
 
 
 class _Names:
@@ -114,7 +114,7 @@ class Remembered:
                 try:
                     self._open(read_initialize_result(result), params, modern=False)
                 except NegotiationError:
-                    pass  # the session finds out by itself
+                    pass  # the session finds that out itself
             case "server/discover":
                 found = self.discovered(result)
                 if found is not None:
@@ -154,14 +154,14 @@ class Remembered:
             else:
                 self._repeatable_tools.discard(name)
 
-    # --- opening the same session once more --------------------------------------------------------------------------
+    # --- opening the same session again ------------------------------------------------------------------------------
 
     def opening(self) -> tuple[str, dict[str, Any]]:
         """Return the method and parameters of the request that opens the session on another link, or checks one."""
         assert self.server is not None
         if self.modern:
             return "server/discover", self._opening
-        # The revision that was agreed on: the one that was offered at first may have been another.
+        # This is the revision that was agreed on; another one may have been offered first.
         return "initialize", {**self._opening, "protocolVersion": self.server.revision}
 
     def check_same(self, result: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ class Remembered:
         there = self.discovered(result) if self.modern else read_initialize_result(result)
         if there is None or there.revision != self.server.revision:
             spoken = "no modern revision" if there is None else repr(there.revision)
-            raise NegotiationError(f"it speaks {spoken}, and the session {self.server.revision!r}")
+            raise NegotiationError(f"it speaks {spoken}, but the session speaks {self.server.revision!r}")
         ours, theirs = self.server.info or {}, there.info or {}
         # The name alone decides: replicas may be upgraded one after another, so other versions are normal.
         if ours.get("name") != theirs.get("name"):
@@ -214,19 +214,20 @@ class Remembered:
         key = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
         # The session's ids are integers. `isinstance` would let true pass, which is equal to 1 as a key.
         if type(key) is not int or not isinstance(offered, dict):
-            return None  # malformed, as the session will say
+            return None  # malformed, which the session will report
         covered = self._covered.get(key)
-        # The session waits for the first. A second is for a request that was repeated, which it doesn't know.
+        # The session waits for the first acknowledgement. A second one is for a repeated request, which the session
+        # doesn't know of.
         if covered is None:
             self._covered[key] = offered
             return None
         stamp = {meta.SUBSCRIPTION_ID: key}
         lists = [each for each, (_, flag) in _LISTS.items() if covered.get(flag) and offered.get(flag)]
-        changes = [Notification(each, {"_meta": stamp}) for each in lists]
         uris = covered.get("resourceSubscriptions")
-        for uri in uris if isinstance(uris, list) else ():
-            changes.append(Notification(UPDATED, {"uri": uri, "_meta": stamp}))
-        return changes
+        return [
+            *(Notification(each, {"_meta": stamp}) for each in lists),
+            *(Notification(UPDATED, {"uri": uri, "_meta": stamp}) for uri in (uris if isinstance(uris, list) else ())),
+        ]
 
     def forget(self, request_id: RequestId) -> None:
         """Forget a subscription of the modern era, which has ended."""
@@ -234,5 +235,5 @@ class Remembered:
 
 
 def _shown(info: dict[str, Any]) -> str:
-    # Cut: the server chose it.
+    # The texts are cut, because the server chose them.
     return f"{str(info.get('name', 'a server without a name'))[:100]!r} {str(info.get('version', ''))[:100]}".rstrip()

@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from trio_mcp.client.failover.carrier import Carrier
+from trio_mcp.client.failover.failures import detail
 from trio_mcp.client.failover.parameters import Switch, TransportStatus
 from trio_mcp.client.failover.ways import Phase, Ways
 from trio_mcp.errors import TransportError
@@ -103,7 +104,7 @@ class Router:
                     self.bound = True
                     item = await carrier.link.read.receive()
                 else:
-                    # Cancelled when something else has come for the session, or another link carries.
+                    # The scope is cancelled when something else has come for the session, or another link carries.
                     with trio.CancelScope() as self._reading:
                         item = await carrier.link.read.receive()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
@@ -112,17 +113,17 @@ class Router:
                 if self.bound:
                     self.bound = False
                     if len(ways.open) > 1:
-                        self.notify()  # another link may wait for just that
+                        self.notify()  # another link may be waiting for this
             if item is not None and (taken := ways.take(carrier, item)) is not None:
                 return taken
 
     async def _receive_arrived(self) -> SessionMessage | None:
         """Take a message that has not come through the link that carries; return None if there was something else."""
-        # First: a message that was taken out before a cancellation strikes would be lost.
+        # The checkpoint comes first: if it were cancelled after a message has been taken, the message would be lost.
         await trio.lowlevel.checkpoint()
         if self._read_closed:
             raise trio.ClosedResourceError("this end of the link has been closed")
-        # Before the end is reported: the last message may be the failure that `give_up` has left.
+        # Messages come before the end: the last one may be the failure that `give_up` has left.
         if self.traffic.arrived:
             return self._next_arrived()
         if self.ways.carrier is None:
@@ -143,7 +144,7 @@ class Router:
             try:
                 item = carrier.link.receive_nowait()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                # Not raised: the session would take the loss of one way for that of the whole link.
+                # It is not raised, or the session would mistake the loss of one way for that of the whole link.
                 self._ended(carrier, exc)
                 continue
             if (taken := self.ways.take(carrier, item)) is not None:
@@ -152,10 +153,10 @@ class Router:
     def _ended(self, carrier: Carrier, exc: Exception) -> None:
         if self.ways.closing:
             self.ways.carrier = None  # the session has closed its side, and the server follows
-        elif isinstance(exc, trio.EndOfChannel):
-            self.ways.lose(carrier, TransportError("the server closed the link"))
         else:
-            self.ways.lose(carrier, TransportError(f"the link is broken{_detail(exc)}"))
+            orderly = isinstance(exc, trio.EndOfChannel)
+            text = "the server closed the link" if orderly else f"the link is broken{detail(exc)}"
+            self.ways.lose(carrier, TransportError(text))
 
     def _next_arrived(self) -> SessionMessage:
         item = self.traffic.arrived.popleft()
@@ -196,14 +197,16 @@ class Router:
             # The sender then calls `send`, which waits for the next way; other errors would end its sending.
             raise trio.WouldBlock from None
         if type(out.message) is Request:
-            # Afterwards, unlike in `hand_over`: nothing waits in between, so no response can have been read.
+            # The request is recorded afterwards, unlike in `hand_over`: nothing waits in between, so no response can
+            # have been read.
             target.in_flight[out.message.id] = out
         else:
             self._sent(target, out)
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message as soon as a way takes it: `WriteEnd.send`."""
-        # Before `_target` changes anything: if a cancellation strikes here, nothing has been sent or forgotten.
+        # The checkpoint comes before `_target` changes anything: if it is cancelled, nothing has been sent or
+        # forgotten.
         await trio.lowlevel.checkpoint()
         # Each round looks again: in a wait, another link may have taken over, or the one that asked been lost.
         while (found := self._target(item)) is not None:  # noqa: ASYNC913 - each round that does not return waits
@@ -245,12 +248,12 @@ class Router:
 
     def _sent(self, carrier: Carrier, item: SessionMessage) -> None:
         self.traffic.sent(carrier, item)
-        # Its task waits for messages, and would not notice that nothing is left to finish.
+        # The link's task waits for messages, and would not notice that nothing is left to finish.
         if carrier is self.ways.draining:
             carrier.link.wake()
 
     def _refused(self, carrier: Carrier, exc: Exception) -> None:
-        self.ways.lose(carrier, TransportError(f"the link takes no more messages{_detail(exc)}"))
+        self.ways.lose(carrier, TransportError(f"the link takes no more messages{detail(exc)}"))
 
     async def flush(self, carrier: Carrier) -> None:
         """Repeat on a link what waits for it."""
@@ -275,7 +278,7 @@ class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        # For the session's reader, which takes what is there without waiting; bound once, as it does so often.
+        # The session's reader takes what is there without waiting. It does so often, so the method is bound once.
         self.receive_nowait = router.receive_nowait
 
     def receive(self) -> Coroutine[Any, Any, SessionMessage]:
@@ -306,7 +309,3 @@ class WriteEnd(trio.abc.SendChannel[SessionMessage]):
 
     async def aclose(self) -> None:
         await self._router.close_write()
-
-
-def _detail(exc: Exception) -> str:
-    return f": {exc}" if str(exc) else ""

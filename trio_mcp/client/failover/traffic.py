@@ -114,7 +114,7 @@ class Traffic:
             return True
         if waits and self.waiting.pop(message.id, None) is None:
             return False
-        # Recorded before it leaves, as the response may come before the sender runs again.
+        # The request is recorded before it leaves, as the response may come before the sender runs again.
         carrier.in_flight[message.id] = item
         carrier.half_sent = message.id
         return True
@@ -148,7 +148,7 @@ class Traffic:
             return
         self.unknown += 1
         error = OutcomeUnknown(request.method, carrier.name, brief_cause(cause))
-        # Set by hand: it is not raised here, but in the task of the call.
+        # The cause is set by hand, because the error is raised elsewhere, in the task of the call.
         error.__cause__ = cause
         self.arrived.append(SessionMessage(TransportFailure(error, request.id)))
 
@@ -184,12 +184,12 @@ class Traffic:
         return 0.0 if tries < 2 else min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE)
 
     def free_doubtful(self, carrier: Carrier) -> None:
-        """Let the requests wait that a link has failed too often: the next link gives them another try."""
+        """Let requests wait whose exchange failed on a link too often: the next link gives them another try."""
         self.waiting.update((request_id, item) for request_id, (item, _) in carrier.in_doubt.items())
         carrier.in_doubt.clear()
 
     def fail_doubtful(self, carrier: Carrier) -> None:
-        """Let these requests fail, as the link has turned out to work."""
+        """Let those requests fail, as the link has turned out to work."""
         for request_id, (_, failure) in carrier.in_doubt.items():
             self.tries.pop(request_id, None)
             self.remembered.forget(request_id)
@@ -246,7 +246,7 @@ class Traffic:
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
-            self.tries.clear()  # those of the subscription as well: it works, however often it had to be opened
+            self.tries.clear()  # including those of the subscription: it works, however often it had to be opened
             missed = self.remembered.acknowledged(notification)
             if missed is not None:
                 self.arrived.extend(map(SessionMessage, missed))
@@ -282,7 +282,7 @@ class Traffic:
         if other is not None:
             if other[0] is carrier:
                 return item  # it came twice from the same link: the session refuses it
-            # Each server numbers its requests by itself, so those of two links may well have the same id.
+            # Each server numbers its own requests, so those of two links may well have the same id.
             known = self.own_id()
             item = attrs.evolve(item, message=attrs.evolve(request, id=known))
         self.questions[known] = (carrier, request.id)
@@ -317,7 +317,7 @@ class Traffic:
         asked = _answered(message, item.related_request_id)
         if asked is None:
             return carrier, item
-        # Without an entry, it belongs to a question of a link that has failed.
+        # Without an entry, the message belongs to a question of a link that has failed.
         found = self.questions.get(asked)
         if found is None:
             return None

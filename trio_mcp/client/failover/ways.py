@@ -68,8 +68,8 @@ MAX_FAILED = 3
 two failures may be the fault of the calls."""
 
 MAX_GARBAGE = MAX_FAULTS // 2
-"""Lines in a row, or their like, that are not messages, after which a way has failed. Chosen: half of what ends a
-session on a single way, as there is another one."""
+"""Lines in a row, or other units of the transport, that are not messages, after which a way has failed. Chosen: half of
+what ends a session on a single way, as there is another one."""
 
 
 class Phase(enum.IntEnum):
@@ -115,7 +115,7 @@ class Ways:
         self._left: tuple[str, Exception | None] | None = None
 
     def advance(self, phase: Phase) -> None:
-        """Go on to a phase, unless it has been reached."""
+        """Advance to a phase, unless it has been reached."""
         if phase > self.phase:
             self.phase = phase
             self._changed()
@@ -135,11 +135,11 @@ class Ways:
             self._left = (before.name, None)
             self._drain(before)
         left, self._left = self._left, None
-        # Before any sender runs again: new calls must not overtake those that have waited.
+        # This is set before any sender runs again: new calls must not overtake those that have waited.
         carrier.flushing = bool(self.traffic.waiting)
         if left is not None:
             self.traffic.tries.clear()  # they are counted for each way
-            # At a planned return the link before is still open and read, so no announcement has been missed.
+            # At a planned return the previous link is still open and read, so no announcement has been missed.
             if not planned:
                 self.traffic.arrived.extend(map(SessionMessage, self.traffic.remembered.missed()))
             self._announce(Switch(left[0], carrier.name, left[1], planned))
@@ -165,7 +165,7 @@ class Ways:
 
     def leave(self, carrier: Carrier, cause: Exception) -> None:
         """Let a link carry no more, as its server takes nothing now or calls fail; what is in flight ends there."""
-        # A server that ends refuses each new request, and only the first refusal is news.
+        # A server that shuts down refuses each new request, and only the first refusal is news.
         if carrier is not self.carrier:
             return
         if self.draining is not None:  # one drains at a time
@@ -189,18 +189,18 @@ class Ways:
         if carrier.lost is not None:
             return
         carrier.lost = cause
-        # The last messages may still have responses to our own requests. Without an entry, they can't pass for a proof
-        # that the link works, and make the requests in doubt fail.
+        # The last messages may still contain responses to our own requests. Without an entry, these don't prove that
+        # the link works, which would make the requests in doubt fail.
         carrier.own.clear()
         carrier.link.give_up()
         self.open.pop(carrier, None)
         if self.phase is Phase.FINISHED:
             return
-        # Before the calls in flight are looked at: a response here settles its call, which must not be repeated.
+        # These come before the calls in flight: a response here settles its call, which must not be repeated.
         for item in carrier.link.last_messages():
             message = item.message
             if type(message) is TransportFailure and message.request_id is None:
-                carrier.lost = cause = message.error  # says more than that a channel is closed
+                carrier.lost = cause = message.error  # it says more than a closed channel
                 break
             if (kept := self.take(carrier, item)) is not None:
                 self.traffic.arrived.append(kept)
@@ -238,7 +238,7 @@ class Ways:
         carrier.link.wake()
 
     def _acquit(self, carrier: Carrier) -> None:
-        """Let the requests fail that a link has failed too often, as it has turned out to work."""
+        """Let requests fail whose exchange failed on a link too often, as the link has turned out to work."""
         for _, failure in carrier.in_doubt.values():
             assert isinstance(failure.message, TransportFailure)
             carrier.blamed = failure.message.error
@@ -258,8 +258,9 @@ class Ways:
         carrier.failed += 1
         if carrier.failed >= MAX_FAILED:
             carrier.failing = True
-            text = f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
-            cause = TransportError(text)
+            cause = TransportError(
+                f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
+            )
             cause.__cause__ = error
             self.leave(carrier, cause)
 
@@ -277,7 +278,7 @@ class Ways:
             return self._take_stray(carrier, item, message)
         if isinstance(message, ErrorResponse) and self._goes_back(carrier, sent, message.error):
             return None
-        # One look-up for most calls: this is on the path of each.
+        # Most calls need one look-up: this is on the path of each.
         if sent.message.method in LEARNED and traffic.learn(sent, message):  # type: ignore[union-attr]
             self._changed()  # a better way may wait for the session to be open
         traffic.tries.pop(message.id, None)  # type: ignore[arg-type]
@@ -291,7 +292,7 @@ class Ways:
         if isinstance(message, Malformed):
             return self._take_malformed(carrier, item, message)
         # Neither of these counts: a failure comes from our own end of the link, and garbage proves nothing, as a
-        # program that works no more may respond to anything with a line of text.
+        # program that no longer works may respond to anything with a line of text.
         carrier.received += 1
         carrier.garbage = 0
         if isinstance(message, Notification):
@@ -318,7 +319,7 @@ class Ways:
             if again:
                 self._flush_waiting()
             return again
-        # Whatever it asks for may be repeated: a server that ends refuses a request before it begins it.
+        # Any request may be repeated here: a server that shuts down refuses it before it begins it.
         self.traffic.repeat(sent)
         self._flush_waiting()
         self.leave(carrier, TransportError(error.message[:500]))
@@ -345,12 +346,12 @@ class Ways:
 
     def _if_carrying(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
         # On the link that carries, it came after a cancellation or was never asked for: the session knows which. On
-        # another, what it is about has moved on, and ends elsewhere.
+        # another link, the request that it is about has moved on, and ends elsewhere.
         return item if carrier is self.carrier else None
 
     def _take_malformed(self, carrier: Carrier, item: SessionMessage, message: Malformed) -> SessionMessage | None:
         if message.code == INTERNAL_ERROR and message.id is None:
-            # The transport reports something by this, such as that a notification was not accepted.
+            # The transport uses this for a report, for example that a notification was not accepted.
             logger.warning("%s: %s", carrier.name, message.reason)
             self.suspect(carrier)
             return None

@@ -102,7 +102,7 @@ class Catalog:
                 # A server that lists a name twice gets one entry: the group's names must be unique.
                 named.setdefault(name, item.model_copy(update={"name": name}))
             items = list(named.values())
-        # Only names and URIs are remembered, to find things by; a list itself is never served from here.
+        # Only names and URIs are remembered, for look-ups; a list itself is never served from here.
         member.lists[kind] = dict.fromkeys(getattr(item, key) for item in items)
         return items
 
@@ -132,7 +132,7 @@ class Catalog:
             except Exception as exc:
                 errors[server] = exc
 
-        # A copy: servers may be added and removed while the others are asked.
+        # It is a copy: servers may be added and removed while the others are asked.
         asked = list(self._members.by_name) if servers is None else servers
         # Without servers the nursery below would run no task that could notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -140,10 +140,10 @@ class Catalog:
             for server in asked:
                 nursery.start_soon(ask, server)
         if mistakes:
-            # Raised rather than listed for each server: the caller made a single mistake.
+            # It is raised rather than listed for each server: the caller made a single mistake.
             raise mistakes[0]
         return Listed(
-            # In the order of the servers, not of their answers.
+            # They are in the order of the servers, not of their responses.
             {server: found[server] for server in asked if server in found},
             {server: errors[server] for server in asked if server in errors},
         )
@@ -170,11 +170,12 @@ class Catalog:
         Args:
             name: The name in the group.
             what: What it names: ``"tool"`` or ``"prompt"``.
-            timeout: That of the call which wants to know.
+            timeout: The time limit of the call that it is for.
 
         Raises:
-            McpError: If no server of the group can have it; an `UnknownTool` for a tool. A server's answer would be an
-                `McpError` as well: a program that passes on a name which a model has invented has one error to catch.
+            McpError: If no server of the group can have it; an `UnknownTool` for a tool. A server's response would be
+                an `McpError` as well: a program that passes on a name which a model has invented has one error to
+                catch.
         """
         if not isinstance(name, str):
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
@@ -200,7 +201,7 @@ class Catalog:
         hint = did_you_mean(name, self._known(*kinds))
         if hint or not self._members.by_name:
             return hint
-        # At most ten: a group may have hundreds of servers.
+        # At most ten are shown, as a group may have hundreds of servers.
         shown = ", ".join(map(repr, list(self._members.by_name)[:10]))
         return f"; names have the form 'server__name'; the servers are {shown}"
 
@@ -219,8 +220,8 @@ class Catalog:
             # The server may have been removed during the call.
             member = self._members.by_name.get(server)
             known = {} if member is None else member.lists.get(f"{what}s", {})
-            # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well: no hint
-            # if the name is listed.
+            # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well: there is
+            # no hint if the name is listed.
             if what == "prompt" and exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
                 # The text is changed in place: the caller gets the server's own error, with its code and its data.
                 exc.message += did_you_mean(name, known)
@@ -233,14 +234,14 @@ class Catalog:
 
         Args:
             uri: The URI, or the URI template.
-            timeout: That of the call which wants to know.
+            timeout: The time limit of the call that it is for.
 
         Raises:
             McpError: If there is no such server.
             LocalProtocolError: If there is more than one.
         """
         connected = [name for name, member in self._members.by_name.items() if member.client is not None]
-        # Only servers that have not been asked yet: most look-ups send nothing.
+        # Only servers that have not been asked yet are asked now: most look-ups send nothing.
         unknown = [name for name in connected if not self._members.by_name[name].lists.keys() >= set(BY_URI)]
         await self._learn(unknown, timeout)
         found = self._having(uri)
@@ -254,7 +255,7 @@ class Catalog:
             raise LocalProtocolError(f"the servers {names} all have {uri!r}; say which with server={found[0]!r}")
         away = [repr(name) for name, member in self._members.by_name.items() if member.client is None]
         asked = f"; not connected, so not asked: {', '.join(away)}" if away else ""
-        # An McpError, as a server's own answer would be.
+        # It is an McpError, as a server's own response would be.
         raise McpError(
             INVALID_PARAMS,
             f"no server of the group lists {uri!r} or has a template that matches it{asked}; "
@@ -288,14 +289,14 @@ class Catalog:
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
     """Return whether a URI matches one of a server's templates."""
-    # Bounded, as the server chooses the templates.
+    # The work is bounded, as the server chooses the templates.
     work = 0
     for text in templates:
-        # Cheap first: most templates are ruled out by their literal prefix.
+        # The cheap test comes first: most templates are ruled out by their literal prefix.
         if len(uri) > MAX_URI or not uri.startswith(text.partition("{")[0]):
             continue
         work += len(text) * len(uri)
-        # Counted before the template is even parsed, which takes time in proportion as well.
+        # The work is counted before the template is even parsed, which takes time in proportion as well.
         if work > MAX_MATCH_WORK:
             return False
         try:

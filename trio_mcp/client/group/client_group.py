@@ -63,17 +63,17 @@ class ClientGroup(EnteredOnce):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
         of_clients = settings_of(ClientOptions)
         self._client_options: Any = {name: value for name, value in settings.items() if name in of_clients}
-        # Each client checks those, so that errors name the server.
+        # Each client checks its own arguments, so that errors name the server.
         own = {name: value for name, value in settings.items() if name not in of_clients}
         given = completed(GroupOptions, own)
         per_server = given["per_server"] or {}
-        # Refused, as a slip in a name would leave the server without its options, and nothing would tell.
+        # A slip in a name is refused: it would leave the server without its options, and nothing would tell.
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
-        # Shared by both parts: a server that is removed takes its shortened names with it.
+        # Both parts share the names: a server that is removed takes its shortened names with it.
         names = JoinedNames()
-        # This is apart from the rest: a process, which takes none, may be in the same group.
+        # ``auth`` is kept apart from the rest: a process, which takes none, may be in the same group.
         self._auth = self._client_options.pop("auth", None)
         check_auth(self._auth)
         self._members = Members(
@@ -86,7 +86,7 @@ class ClientGroup(EnteredOnce):
         self._catalog = Catalog(self._members, names)
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
-            # Raises now, before anything is started, if an argument of one of the clients is invalid.
+            # This raises now, before anything is started, if an argument of one of the clients is invalid.
             options = per_server.get(name, {})
             self._members.new(name, self._authorized(target, options), {**self._client_options, **options})
 
@@ -253,8 +253,8 @@ class ClientGroup(EnteredOnce):
 
         Further errors, which name the server, and cancellation as in `Client.call_tool`.
         """
-        # May list tools, to learn what a shortened name stands for. The server's client is looked up after that, as the
-        # connection may have been replaced meanwhile.
+        # This may list tools, to learn what a shortened name stands for. The server's client is looked up after that,
+        # as the connection may have been replaced meanwhile.
         server, tool = await self._catalog.find(name, "tool", _patience(limits))
         with self._catalog.using(server, "tool", name):
             client, limits = await self._members.client(server, limits)
@@ -369,7 +369,7 @@ class ClientGroup(EnteredOnce):
         """
         if isinstance(ref, PromptReference):
             server, name = await self._catalog.find(ref.name, "prompt", timeout)
-            # A copy: the caller's reference keeps the name in the group.
+            # It is a copy: the caller's reference keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
         # A URI template has no prefix of the group, so its server is looked up like that of a URI.
         elif server is None and isinstance(ref, ResourceTemplateReference):
@@ -382,6 +382,6 @@ class ClientGroup(EnteredOnce):
 
 
 def _patience(limits: CallLimits) -> Limit:
-    """Return the time limit of what is asked for a call before the call itself."""
+    """Return the time limit of the requests that precede a call, such as those for lists."""
     own = limits.get("timeout", USE_SESSION), limits.get("total_timeout", USE_SESSION)
     return min((each for each in own if isinstance(each, int | float)), default=own[0])

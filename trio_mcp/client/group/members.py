@@ -30,7 +30,7 @@ State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
 LEAST_LEFT = 0.001
-"""Seconds that are left at least for a call whose server came back at the last moment; chosen."""
+"""The least that is left, in seconds, for a call whose server came back at the last moment. Chosen."""
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ class Member:
         self.ended = trio.Event()
         self.lists: dict[str, dict[str, None]] = {}
         if isinstance(target, StdioServerParameters) and target.label is None:
-            target = attrs.evolve(target, label=name)  # what several servers write comes out in one place
+            target = attrs.evolve(target, label=name)  # the output of several servers ends up in one place
         self._target = target
         # The client's notifications pass through here first: the catalog must not use lists that have changed.
         self._options = {**options, "on_message": self._heard}
@@ -87,10 +87,10 @@ class Member:
         self._changed = changed
         self._client: Client | None = None
         self._scope = trio.CancelScope()
-        # Set while connected: cancelling it closes the client gracefully.
+        # This is set while connected: cancelling it closes the client gracefully.
         self._serving: trio.CancelScope | None = None
         self._ending = False
-        # Thrown away: it raises now, in the caller's task, if an argument is invalid.
+        # The client is thrown away: making it raises now, in the caller's task, if an argument is invalid.
         self._new_client()
         calls, timeout = (options.get("options") or SessionOptions()).calls, options.get("timeout", USE_SESSION)
         self.usual = calls if timeout is USE_SESSION else attrs.evolve(calls, timeout=timeout)
@@ -105,7 +105,8 @@ class Member:
         try:
             return Client(self._target, **self._options)
         except (TypeError, ValueError) as exc:
-            # A new exception with the server's name, of the same kind; subclasses may have constructors of their own.
+            # This raises a new exception of the same kind, with the server's name; subclasses may have other
+            # constructors.
             kind = TypeError if isinstance(exc, TypeError) else ValueError
             raise kind(f"server {self.name!r}: {exc}") from None
 
@@ -126,15 +127,15 @@ class Member:
                 await self._stay_connected()
         finally:
             self._client = None
-            # Also when cancelled: calls that wait for this server must not wait any longer.
+            # This is done even when cancelled: calls that wait for this server must not wait any longer.
             self._become(ServerStatus("closed", self.status.cause))
             self.ended.set()
 
     def ask_to_end(self) -> None:
         """Close the connection gracefully, or give up connecting; `ended` is set when that is complete."""
         self._ending = True
-        # Connected: end only the wait inside `async with Client`, so that the client is closed gracefully. Else there
-        # is nothing to close.
+        # While connected, only the wait inside `async with Client` is ended, so that the client is closed gracefully.
+        # Otherwise there is nothing to close.
         (self._serving or self._scope).cancel("the server is being removed from its group")
 
     def end_now(self) -> None:
@@ -146,7 +147,7 @@ class Member:
         failures = 0
         while not self._ending:
             self._become(ServerStatus("connecting", self.status.cause))
-            # Infinite until it is connected, so that a failed attempt never counts as a connection that lasted.
+            # This is infinite until it is connected, so that a failed attempt never counts as a connection that lasted.
             connected_at = math.inf
             try:
                 async with self._new_client() as client:
@@ -154,21 +155,21 @@ class Member:
                     await self._serve(client)
                 # Without a cause the program has closed the client itself, through `clients`.
                 cause = client.session.close_cause or SessionClosed("the client was closed")
-            # A custom transport may raise anything. Whatever it is must cost this server alone, and not the group.
+            # A custom transport may raise anything, which must cost this server alone, and not the group.
             except Exception as exc:
                 cause = exc
             finally:
                 # From here on `ask_to_end` has to cancel all of the task: a scope that was left would cancel nothing.
                 self._client = self._serving = None
-            # Removed while it was connected or connecting, which is not a failure to report.
+            # It was removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
                 return
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
-            # An entry of a configuration that is invalid stays so: it was read once. And a person must not be asked to
-            # sign in again and again.
-            # Otherwise with jitter, so that the servers of a group that were lost together don't all come back at once.
+            # An invalid entry of a configuration stays invalid: it was read once. And a person must not be asked to
+            # sign in again and again. Otherwise the delay has jitter, so that the servers of a group that were lost
+            # together don't all come back at once.
             final = isinstance(cause, ConfigError) or asks_anew(cause)
             delay = None if final else self._reconnect.wait(failures, random.random)
             await self._fail(cause, delay)
@@ -179,7 +180,8 @@ class Member:
             self._client = client
             self.forget_resources()  # a restarted server may offer other resources
             self._become(ServerStatus("connected"))
-            # The only wait inside the client's block: it ends with the loss of the server, or with `ask_to_end`.
+            # This is the only wait inside the client's block: it ends with the loss of the server, or with
+            # `ask_to_end`.
             await client.session.wait_closed()
 
     async def _fail(self, cause: Exception, delay: float | None) -> None:
@@ -221,7 +223,7 @@ class Members:
     """All servers of a group.
 
     Args:
-        require: As of `ClientGroup`, like all but the last.
+        require: As in `ClientGroup`, like all but the last.
         max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
         reconnect: The delays between attempts to connect.
         on_status: Called with each new status.
@@ -286,7 +288,8 @@ class Members:
             Exception: What connecting raised, if ``require`` can't be met.
         """
         await trio.lowlevel.checkpoint()
-        # Woken at each change of status; the list of members is fixed, so that a server added meanwhile does not count.
+        # The loop is woken at each change of status; its list of members is fixed, so that a server added meanwhile
+        # does not count.
         while self._require != "none":
             if self._require == "all":
                 for member in members:
@@ -342,7 +345,7 @@ class Members:
             # With `require="any"` or `"none"` a failure does not raise here: the server stays in the group and is tried
             # again.
             await self._first_attempts([member])
-            # Removed, or the group closed, while the first attempt was still on its way.
+            # It was removed, or the group was closed, during the first attempt.
             if member.status.state == "closed":
                 raise member.down()
         except BaseException:
@@ -355,7 +358,7 @@ class Members:
     async def remove(self, name: str) -> None:
         """Remove a server: `ClientGroup.remove`."""
         member = self.named(name)
-        # Before the wait, so that the name is free at once.
+        # This comes before the wait, so that the name is free at once.
         self._drop(name)
         await self._end([member])
 
@@ -376,7 +379,7 @@ class Members:
 
         Args:
             name: The name of the server.
-            limits: Those of the call that it is for. It waits no longer than their time.
+            limits: The limits of the call that it is for. It waits no longer than these allow.
 
         Returns:
             The client, and the limits that are left for the call.
@@ -401,13 +404,12 @@ class Members:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
         deadline = trio.current_time() + most
         with trio.move_on_at(deadline):
-            # This is checked at each change: as soon as the next attempt lies behind the deadline, waiting is
-            # pointless.
+            # This is checked at each change: once the next attempt comes after the deadline, waiting is pointless.
             while not _is_hopeless(member.status, deadline):
                 if (client := member.client) is not None:
                     return client
                 await self._changed.park()
-        # Reached by the deadline, or because waiting until then can't help; either way the status tells why.
+        # The deadline has passed, or waiting until then can't help; either way the status says why.
         raise member.down()
 
 
@@ -427,7 +429,7 @@ class ConnectedClients(Mapping[str, Client]):
         return member.client
 
     def __iter__(self) -> Iterator[str]:
-        # A list first: servers may come and go while the caller iterates.
+        # It is a list, because servers may come and go while the caller iterates.
         return iter([name for name, member in self._members.items() if member.client is not None])
 
     def __len__(self) -> int:
@@ -440,9 +442,8 @@ def _task_name(member: Member) -> str:
 
 def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
     """Return whether a server can't be connected before the deadline."""
-    if status.state == "failed":
-        return status.retry_at is None or status.retry_at > deadline
-    return status.state == "closed"
+    late = status.retry_at is None or status.retry_at > deadline
+    return status.state == "closed" or (status.state == "failed" and late)
 
 
 def _raisable(name: str, failure: Exception) -> Exception:
