@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from trio_mcp.auth.client.asking import Asker
-from trio_mcp.auth.client.keeping import Need
+from trio_mcp.auth.client.login_keeper import Need
 from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.rules.dpop import Prover, choose_prover
 from trio_mcp.auth.rules.login import ClientRecord, Login
@@ -29,7 +29,7 @@ AskFor: TypeAlias = Callable[[TokenEndpoint, Collection[str], str | None], Flow[
 
 @attrs.define(kw_only=True)
 class MachineMeans:
-    """The `trio_mcp.auth.client.keeping.Means` of a program.
+    """The `trio_mcp.auth.client.login_keeper.Means` of a program.
 
     Attributes:
         ask_for: Gets the tokens.

@@ -14,7 +14,7 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import completed
 from trio_mcp.auth.client.asking import Asker, Show
 from trio_mcp.auth.client.browser import open_browser
-from trio_mcp.auth.client.keeping import Need
+from trio_mcp.auth.client.login_keeper import Need
 from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.signing import Kept
 from trio_mcp.auth.client.stores.memory import TokenStore

@@ -9,9 +9,10 @@ from functools import partial
 import trio
 
 from trio_mcp._nursery import closing
-from trio_mcp.auth.client.keeping import Keeper, Means
+from trio_mcp.auth.client.login_keeper import Means
 from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
+from trio_mcp.auth.client.token_refresh import RefreshingKeeper
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
@@ -45,7 +46,7 @@ class Kept:
         self.store = MemoryTokens() if store is None else store
         self._means, self._options, self._suffix = means, options, suffix
         # Each run of Trio has its own set, since tasks and events belong to a run. Runs share the store.
-        self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
+        self._keepers: trio.lowlevel.RunVar[dict[str, RefreshingKeeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
         """Return what makes the exchanges of one flow for a server."""
@@ -61,7 +62,7 @@ class Kept:
         keeper = keepers.get(server)
         if keeper is None:
             fetching, options = partial(self.fetching, server), self._options
-            keeper = keepers[server] = Keeper(
+            keeper = keepers[server] = RefreshingKeeper(
                 server, server + self._suffix, self._means, self.store, fetching, options["urls"], options["clock"]
             )
         keeper.users += 1
@@ -101,7 +102,7 @@ class Kept:
 class _Signer:
     """The authorization of the requests to one server."""
 
-    def __init__(self, keeper: Keeper, pause: Pause) -> None:
+    def __init__(self, keeper: RefreshingKeeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
 
     def attempt(self) -> _Attempt:
@@ -131,7 +132,7 @@ class _Signer:
 class _Attempt:
     """The authorization of one operation."""
 
-    def __init__(self, keeper: Keeper, pause: Pause) -> None:
+    def __init__(self, keeper: RefreshingKeeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
         self._used: Login | None = None  # what the last request was signed with
         self._nonce: str | None = None  # what its proof had

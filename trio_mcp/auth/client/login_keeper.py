@@ -13,15 +13,14 @@ import attrs
 import trio
 
 from trio_mcp.auth.client.asking import Asker, Person
-from trio_mcp.auth.client.flights import Flight
+from trio_mcp.auth.client.shared_work import Flight
 from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
-from trio_mcp.auth.rules.metadata import find_resource
 from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, SignIn, Step, Wait
-from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
+from trio_mcp.auth.rules.urls import UrlPolicy, without_query
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Keeper", "Means", "Need", "differ_by_port"]
@@ -144,36 +143,9 @@ class Keeper:
         """Return whether there is a token to try, other than that of a login which was refused."""
         return self.login is not None and bool(self.login.access_token) and self.login is not refused
 
-    def stale(self) -> bool:
-        """Return whether the token has expired by our clock, and can be renewed."""
-        login = self.login
-        return (
-            login is not None
-            and login.expires_at is not None
-            and self._clock() >= login.expires_at
-            # A token that can't be renewed is sent even so: the server's clock decides, and no person is asked without
-            # a refusal.
-            and self._means.renew(login, self.prover) is not None
-        )
-
     def nonce(self, url: str) -> str | None:
         """Return the nonce that the next proof for a URL of the server has."""
         return None if self.prover is None else self.prover.nonce(url, resource=True)
-
-    async def renew(self, refused: Login) -> bool:
-        """Return once the login is not the one that was refused; without asking a person, so it may be without tokens.
-
-        Returns:
-            Whether its tokens are new, not those that another process got.
-
-        Raises:
-            AuthorizationError: If that fails. The login stays as it was.
-        """
-        # Repeat this if the flight ended because its waiters left: then nothing is known about the login.
-        while self.login is refused and self._means.renew(refused, self.prover) is not None:
-            if flight := await self._shared("renewal", frozenset(), partial(self._renew, refused=refused)):
-                return flight.fresh
-        return False
 
     async def obtain(self, refused: Login | None, wanted: Wanted, scopes: frozenset[str] = frozenset()) -> bool:
         """Return once there is a login with tokens, other than the one that was refused.
@@ -210,69 +182,6 @@ class Keeper:
         # `flight.wait()` would raise the errors of other tasks, and keep alive a flight that they have given up.
         await flight.ended.wait()
         return None
-
-    async def _renew(self, flight: Flight, refused: Login) -> None:
-        async with self._store.lock(self._key):
-            # Another process may have been here first: then its refresh token is good, and ours is used up.
-            if await self.reread():
-                return
-            failure: AuthorizationError | None = None
-            try:
-                login = await self._refreshed(flight, refused)
-            except AuthorizationError as error:
-                failure = error
-            # This comes after the block: a cancellation inside it would replace the error.
-            if failure is None:
-                flight.fresh = True
-                await self._keep(login)
-            elif failure.error in ("invalid_grant", "invalid_client"):
-                # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before.
-                # Even then, another process may have refreshed it; the store has the new token.
-                if not await self.reread():
-                    await self._drop(refused, failure)
-            elif not await self._moved(flight, refused):
-                raise failure
-
-    async def _refreshed(self, flight: Flight, login: Login) -> Login:
-        # A truncated response may have carried a new refresh token, so the old one is tried once more: most servers
-        # allow that for a while. The second try is a new flow, since no proof and no assertion may be sent twice.
-        until = trio.current_time() + FINISH
-        # Both tries share this time: the lock is held meanwhile, and other processes wait for it.
-        for last in (False, True):
-            flow = self._means.renew(login, self.prover)
-            assert flow is not None
-            try:
-                return await drive(flow, self._actor(flight, None, until))
-            except AuthorizationError:
-                # Any response is final. A refresh token that comes again after its rotation may end the whole login
-                # (RFC 9700, section 4.14).
-                if flight.answered or last:
-                    raise
-        raise AssertionError("both tries returned or raised")
-
-    async def _moved(self, flight: Flight, login: Login) -> bool:
-        """Return whether the server has another authorization server now: the old one may be gone for good."""
-        flight.release()
-        try:
-            # Silence ends no login. But a server that now names another authorization server won't accept tokens of the
-            # old one, so a new sign-in is due.
-            found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
-        except AuthorizationError:
-            return False
-        return found is not None and not any(same_issuer(each, login.issuer) for each in found.servers)
-
-    async def _drop(self, login: Login, error: AuthorizationError) -> None:
-        """Drop the part of a login that a server says is invalid, and nothing else."""
-        if error.error == "invalid_grant":
-            # The client and the scopes stay: the next sign-in need not register again, and asks for no less than
-            # before.
-            await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
-        elif login.client.origin == "registered":
-            # A client that has registered itself can do so again. One that the program gave can't: a secret that is
-            # wrong for now must lose nothing.
-            await self._keep(None)
-        else:
-            raise error
 
     async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
         refusal = self._means.refusal(Need(self.server, wanted, scopes, self.login))
