@@ -152,8 +152,8 @@ EVERYWHERE = [
     ("https://[::1]:8443/x", "this machine"),
     ("http://localhost:9/x", "this machine"),
     ("https://[::ffff:127.0.0.1]/x", "this machine"),
-    ("https://169.254.169.254/latest/meta-data", "no host of a network"),
-    ("https://0.0.0.0/x", "no host of a network"),
+    ("https://169.254.169.254/latest/meta-data", "an address that is never allowed"),
+    ("https://0.0.0.0/x", "an address that is never allowed"),
 ]
 # By their form alone, before anything is resolved.
 SHAPES = [
@@ -220,7 +220,7 @@ SIGNING_IN: dict[str, Case] = {
     "metadata redirected in a circle": Case(answered(METADATA, redirect_to(METADATA)), R, "more than 3 times"),
     "metadata of 1 GiB": Case(answered(METADATA, lambda: document(BIG)), R, "more than 65536 bytes"),
     "metadata without end, slowly": Case(
-        answered(METADATA, lambda: document(Body(b" ", pause=1))), R, "no whole response within 10 seconds"
+        answered(METADATA, lambda: document(Body(b" ", pause=1))), R, "no complete response within 10 seconds"
     ),
     "metadata that unpacks to 1 GiB": Case(
         answered(METADATA, lambda: httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=Body(b"x"))),

@@ -399,7 +399,7 @@ async def test_a_browser_is_opened_and_the_url_written(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"To sign in, open this page of id.example.com in a web browser:\n  {url}\n")
-    assert ("There is no web browser here" in err) is not opens
+    assert ("No web browser could be opened here" in err) is not opens
     assert not isinstance(found, Browser) or found.opened in ([url], [])
 
 
@@ -415,7 +415,7 @@ async def test_a_browser_is_opened_and_the_url_written(
 async def test_only_https_and_http_are_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Browser()
     monkeypatch.setattr(webbrowser, "get", lambda: opened)
-    with pytest.raises(AuthorizationError, match="is not one of https or http; nothing was opened"):
+    with pytest.raises(AuthorizationError, match="is not a URL of https or http; nothing was opened"):
         await open_browser(url)
     assert opened.opened == []
 
@@ -475,7 +475,7 @@ async def test_pasting_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         nursery.start_soon(paste)
         await shown(b"paste it here:")
         os.write(ours, b"http://127.0.0.1:1/cb?code=c&state=wrong\n")
-        await shown(b"Paste the whole of it:")
+        await shown(b"Paste the whole URL:")
         for start in range(0, len(right), 1000):
             os.write(ours, right[start : start + 1000].encode())
             await shown(right[start : start + 1000][-1:].encode())

@@ -1,4 +1,4 @@
-"""Tokens that the program has, or gets by itself."""
+"""Access tokens that the program itself supplies."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Signer:
         return same_origin(url, self._server)
 
     async def token(self, refused: str = "") -> str:
-        """Return a token, another than the one that was refused if the program has another."""
+        """Return a token, and not the one that was refused if the program has another."""
         # Both are empty at first, so the function is called before the first request, too.
         if self._token == refused and callable(self._source):
             # Later operations find the token that the first one got; an operation with a token never waits here.
@@ -121,7 +121,7 @@ def _refused(status: int, wanted: Wanted) -> AuthorizationError:
         scopes = " ".join(sorted(wanted.scopes or ()))
         problem, advice = "the token does not allow the request", f"get a token with the scopes {scopes}"
         return AuthorizationError("authorization", problem, error=wanted.error, advice=advice if scopes else "")
-    problem = f"the server refuses the token of BearerToken with {status}"
+    problem = f"the server refuses the token of BearerToken with status {status}"
     advice = "pass a token for this server that has not expired, or sign in with OAuth()"
     return AuthorizationError("token", problem, error=wanted.error, advice=advice)
 

@@ -1,4 +1,4 @@
-"""The login at one server, and everything that changes it."""
+"""The login at one server: how tasks share it, how it is stored, and how a person signs in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["Keeper", "Means", "Need", "differ_by_port"]
 
 FINISH = 10
-"""For how many seconds a request for tokens goes on although no task waits for it; chosen."""
+"""How many seconds a request for tokens may take, even if no task waits for it any more; chosen."""
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class Need:
 
     Attributes:
         server: The URL of the MCP server.
-        wanted: The demands of its response.
+        wanted: What its response demands.
         scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
         old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
         redirect: Where the browser comes back to; None if no browser comes back.
@@ -49,7 +49,7 @@ class Need:
 
 
 class Means(Protocol):
-    """How logins come about."""
+    """The means by which logins are obtained and renewed."""
 
     @property
     def asker(self) -> Asker | None:
@@ -68,13 +68,13 @@ class Means(Protocol):
         """Whether a person may be asked, by the asker or by the program: then no timeout of the client runs."""
 
     def accepts(self, login: Login) -> bool:
-        """Return whether a login that was found in the store is of this kind, and of this client."""
+        """Return whether a login from the store was obtained by these means, for this client."""
 
     def refusal(self, need: Need) -> AuthorizationError | None:
         """Return why no login can be obtained here, whatever the server says; None if it may be tried."""
 
     def obtain(self, need: Need) -> Flow[Login]:
-        """Return a flow that gets a login from nothing, or from a server's refusal."""
+        """Return a flow that gets a new login."""
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
         """Return a flow that renews a login without a person; None if there is no way to."""
@@ -83,13 +83,13 @@ class Means(Protocol):
 class Keeper:
     """Keeps the login at one server, for all clients of a run that share it.
 
-    Tasks with a token that works do not wait here. All others wait for a flight, of which there is one of each kind at
-    most.
+    Tasks with a token that works do not wait here. All others wait for a `Flight`: at most one of each kind is under
+    way.
 
     Args:
         server: The URL of the server.
         key: The key in the store.
-        means: How logins come about.
+        means: The means by which logins are obtained.
         store: Where the login is kept.
         fetching: Makes the function that makes the exchanges of one flow.
         urls: Which URLs that the server names are fetched.
@@ -132,7 +132,7 @@ class Keeper:
                 self._read(text)
 
     async def close(self) -> None:
-        """Wait for what may not be stopped, even when cancelled."""
+        """Wait for the work that must not be stopped, even when cancelled."""
         # A run that ends cancels the tasks of flights, too, and would lose a refresh token that is on its way. Only a
         # request for tokens goes on without a waiter, and `FINISH` bounds that.
         with trio.CancelScope(shield=True):
@@ -151,12 +151,12 @@ class Keeper:
         """Return once there is a login with tokens, other than the one that was refused.
 
         Args:
-            refused: The login that does not do.
-            wanted: The demands of the response.
+            refused: The login that is not good enough.
+            wanted: What the response demands.
             scopes: The scopes that the login must have.
 
         Returns:
-            Whether it is new, not one that another process got, nor one that was got for other scopes.
+            Whether it is new: not one that another process obtained, or that was obtained for other scopes.
 
         Raises:
             AuthorizationError: If that fails.
@@ -217,7 +217,7 @@ class Keeper:
         registered = None if self.login is None else self.login.client.redirect
         # Some authorization servers don't allow any port of loopback, so the registered one is tried first.
         if redirect is not None and registered is not None and differ_by_port(redirect, registered):
-            with contextlib.suppress(AuthorizationError):  # taken
+            with contextlib.suppress(AuthorizationError):  # its port is taken
                 return await stack.enter_async_context(asker.opened(registered))
         return await stack.enter_async_context(asker.opened(redirect))
 
@@ -328,6 +328,6 @@ class Keeper:
 
 
 def differ_by_port(one: str, other: str) -> bool:
-    """Return whether two redirect URIs are alike but for the port, or alike."""
+    """Return whether two redirect URIs are equal, apart from their ports."""
     first, second = urlsplit(one), urlsplit(other)
     return (first.scheme, first.hostname, first.path) == (second.scheme, second.hostname, second.path)

@@ -35,7 +35,7 @@ class MachineMeans:
         ask_for: Gets the tokens.
         grant: The grant type.
         client: The client at the authorization server; None if the grant needs none.
-        issuer: The authorization server that everything goes to; the first one met if that is None.
+        issuer: The authorization server that everything goes to; None: the first one that a server names.
         options: All options that clients have in common.
         again: Whether the grant is simply requested again once a token has expired.
         asks: Whether a function of the program is called that may ask a person.

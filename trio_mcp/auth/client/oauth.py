@@ -189,7 +189,7 @@ class OAuth:
         return found
 
     async def _revoke(self, login: Login, fetch: FetchFunction) -> None:
-        # Such a flow asks no person.
+        # This flow asks no person, so the fetch function is all that it needs.
         if flow := self._means.revoke(login):
             await drive(flow, fetch)
 
@@ -216,13 +216,13 @@ class _SigningIn:
         client = self.client
         if client is None:
             return True
-        # Up to the slash by which the issuer's document may differ from what was configured, as when it was signed in.
+        # The document of the issuer may differ from the configured one by a slash at the end, as it may at a sign-in.
         return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
     def refusal(self, need: Need) -> LoginRequired | None:
         if self.asker is not None:
             return None
-        # Quoted, since it may be copied into a shell, and scopes are the server's own words.
+        # The command is quoted, since it may be copied into a shell, and the server has chosen the scopes.
         scopes = [f"--scope={each}" for each in sorted(need.scopes)]
         words = ["trio-mcp", "login", without_query(need.server), *scopes]
         wants = "a login with more scopes" if need.scopes else "a login"
@@ -242,8 +242,8 @@ class _SigningIn:
         found = yield from self._find(need, prefer)
         server, resource = found.server, found.resource
         if need.redirect is not None:
-            # Before a client is registered that could never be used. The device grant has no code in a redirection that
-            # could be stolen.
+            # This comes before the registration of a client that could never be used. The device grant needs no PKCE:
+            # it has no redirection from which a code could be stolen.
             require_pkce(server, self.assume_pkce)
         # Another authorization server learns nothing of what was agreed with the old one.
         if old is not None and old.issuer != server.issuer:
@@ -310,7 +310,7 @@ class _SigningIn:
                 redirect=need.redirect,
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
-                # Binds the code to the key, too (RFC 9449, section 10).
+                # This binds the code to the key, too (RFC 9449, section 10).
                 thumbprint=None if prover is None else prover.thumbprint,
                 prompt=None if self.client is None else self.client.prompt,
             )

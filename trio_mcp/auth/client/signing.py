@@ -113,7 +113,7 @@ class _Signer:
         """Return the login, after a refresh or a new sign-in if it is not good enough.
 
         Args:
-            good: Returns whether a login is good enough. What comes of a new sign-in is returned, whatever it is.
+            good: Returns whether a login is good enough. The result of a new sign-in is returned in any case.
         """
         keeper = self._keeper
         if keeper.login is not None and not good(keeper.login):
@@ -134,20 +134,20 @@ class _Attempt:
 
     def __init__(self, keeper: RefreshingKeeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
-        self._used: Login | None = None  # what the last request was signed with
-        self._nonce: str | None = None  # what its proof had
+        self._used: Login | None = None  # the login that the last request was signed with
+        self._nonce: str | None = None  # the nonce in its proof
         self._url = ""
         self._asks = True
         self._nonces = 0
-        self._refreshed = False  # the last token was got by a refresh, and not accepted yet
-        self._entered = False  # a person has signed in
+        self._refreshed = False  # whether the last token came from a refresh, and was not accepted yet
+        self._entered = False  # whether a person has signed in
         self._step_ups = StepUps()
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
         """Return the header fields that authorize a request."""
         keeper = self._keeper
         self._used, self._url = None, url
-        self._asks = method != "DELETE"  # the end of a session, which is worth no login
+        self._asks = method != "DELETE"  # it ends a session, which is not worth a sign-in
         if not self._ours():
             return ()
         if keeper.stale() and keeper.login is not None:
@@ -166,7 +166,7 @@ class _Attempt:
         return signed
 
     def _ours(self) -> bool:
-        # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
+        # Only the origin is compared: the endpoint that HTTP+SSE announces need not be below the server's URL.
         return same_origin(self._url, self._keeper.server)
 
     async def again(self, status: int, headers: Headers) -> bool:
@@ -234,7 +234,7 @@ class _Attempt:
         issuer = None if login is None else login.issuer
         if status == 403:
             scopes = f": it needs {join_scopes(wanted.scopes)}" if wanted.scopes else ""
-            problem = f"{server} finds the scopes that were granted insufficient{scopes}"
+            problem = f"{server} says that the granted scopes are not enough{scopes}"
             advice = "sign out and in again if more can be granted now"
         else:
             problem = f"{server} refuses the token that was issued for it"

@@ -38,10 +38,10 @@ class RefreshingKeeper(Keeper):
         )
 
     async def renew(self, refused: Login) -> bool:
-        """Return once the login is not the one that was refused; without asking a person, so it may be without tokens.
+        """Return once the refused login was replaced, without asking a person; the new one may have no tokens.
 
         Returns:
-            Whether its tokens are new, not those that another process got.
+            Whether its tokens are new, rather than those that another process obtained.
 
         Raises:
             AuthorizationError: If that fails. The login stays as it was.

@@ -85,7 +85,7 @@ class Login:
     def to_json(self) -> str:
         """Return the login as JSON, for a store. It is secret."""
         fields = attrs.asdict(self)
-        # JSON has no sets; sorted, so that the same login is always the same text.
+        # JSON has no sets; they are sorted, so that the same login is always the same text.
         return json.dumps({"version": VERSION, **fields}, default=sorted)
 
     @classmethod
@@ -101,7 +101,7 @@ class Login:
             # The error names only the field: pydantic's message, and a traceback with the cause, would quote the
             # tokens.
             where = ".".join(map(str, exc.errors(include_input=False, include_url=False)[0]["loc"]))
-            raise ValueError(f"no login that this version of trio_mcp wrote{where and f', see {where!r}'}") from None
+            raise ValueError(f"this version of trio_mcp did not write it{where and f', see {where!r}'}") from None
         fields = dict(found)
         del fields["version"]
         return cls(**{**fields, "client": ClientRecord(**dict(found.client))})

@@ -32,7 +32,7 @@ takes some milliseconds."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-# A named pipe in place of a file would block.
+# Opening a named pipe in place of a file would block.
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -218,7 +218,7 @@ def _read(path: Path) -> tuple[str, str] | None:
         whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
         # A copy of this file under another name would be the login of another server.
         whole = whole and path.name == _name_of(key)
-        # JSON can have half a character, which can be neither hashed nor printed.
+        # JSON can contain a lone surrogate, which can be neither hashed nor printed.
         text.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
@@ -230,7 +230,7 @@ def _read(path: Path) -> tuple[str, str] | None:
 def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], kind: str, mode: int) -> None:
     """Check that a file or folder is the user's own, and closed to others."""
     if stat.S_ISLNK(found.st_mode):
-        raise _refused(path, "is a symbolic link", "name the place itself")
+        raise _refused(path, "is a symbolic link", "pass the path that it leads to")
     if not is_kind(found.st_mode):
         raise _refused(path, f"is not a {kind}", "remove it")
     if FILES_HAVE_OWNERS and found.st_uid != os.geteuid():
