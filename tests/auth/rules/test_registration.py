@@ -152,7 +152,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "an endless id": ({"client_id": "a" * 3000}, "no valid client_id"),
     "a number as secret": ({"client_id": "a", "client_secret": 7}, "client_secret is not valid"),
     "a secret of two lines": ({"client_id": "a", "client_secret": "a\r\nb"}, "client_secret is not valid"),
-    "another redirect URI": ({"client_id": "a", "redirect_uris": ["https://evil.example/"]}, "another redirect URI"),
+    "another redirect URI": (
+        {"client_id": "a", "redirect_uris": ["https://evil.example/"]},
+        "the registered redirect URI",
+    ),
     "keys that it has not": ({"client_id": "a", "token_endpoint_auth_method": "private_key_jwt"}, "not asked for"),
     "an unknown method": ({"client_id": "a", "token_endpoint_auth_method": "tls_client_auth"}, "not asked for"),
     "a method that is a list": ({"client_id": "a", "token_endpoint_auth_method": ["none"]}, "not asked for"),

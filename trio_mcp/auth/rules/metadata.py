@@ -38,7 +38,7 @@ class ProtectedResource:
     """The metadata of a server (RFC 9728).
 
     Attributes:
-        resource: Its identifier, byte for byte: what the parameter ``resource`` is everywhere.
+        resource: Its identifier, byte for byte: the value of the parameter ``resource`` everywhere.
         servers: The issuers of its authorization servers, as it names them.
         scopes: The scopes that it lists, or None.
         dpop: The algorithms that it accepts for DPoP; empty if it lists none.
@@ -145,7 +145,7 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
 
     Args:
         server: The URL of the MCP server.
-        wanted: The demands of its response.
+        wanted: What its response demands.
         policy: Which URLs are allowed.
         prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
 
@@ -342,7 +342,7 @@ def _document(
         return None
     if not 200 <= response.status < 300:
         raise AuthorizationError(
-            step, f"{without_query(url)} was answered with status {response.status}", advice="try again later"
+            step, f"{without_query(url)} responded with status {response.status}", advice="try again later"
         )
     # Many sites respond to every URL with a page.
     if response.headers.media_type == "text/html":
@@ -350,7 +350,7 @@ def _document(
     document = json_object(response)
     if document is None:
         # This isn't passed over, for the same reason as a 429.
-        raise AuthorizationError(step, f"{without_query(url)} was not answered with a JSON object as {JSON}")
+        raise AuthorizationError(step, f"{without_query(url)} did not respond with a JSON object as {JSON}")
     return document
 
 

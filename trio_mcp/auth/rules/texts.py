@@ -22,7 +22,7 @@ def cleaned(text: object) -> str | None:
 def json_object(response: Fetched) -> dict[str, Any] | None:
     """Return the JSON object in a response, or None if its body is anything else.
 
-    The media type counts, too: many servers answer every URL with a page.
+    The media type counts, too: many servers respond to every URL with a page.
     """
     if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
         return None
