@@ -1,7 +1,7 @@
 """Signed tokens (JWS in compact form, RFC 7515): parsed once, strictly, with a check of their signatures.
 
-Only algorithms with a public key are known here, so "none", and a public key used as the secret of an HMAC, are
-refused by name. The cryptography is joserfc's.
+Only algorithms with a public key are known here, so neither "none" is accepted nor an HMAC, whose secret could be a
+public key. The cryptography is joserfc's.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
 
 
 def import_key(jwk: Any) -> Key:
-    """Make a key of a public JWK.
+    """Make a key from a public JWK.
 
     Raises:
         ValueError: If it is not a public key for signatures that can be checked here.
@@ -135,7 +135,7 @@ def import_key(jwk: Any) -> Key:
     from joserfc.jwk import JWKRegistry
 
     if not isinstance(jwk, dict) or jwk.get("kty") not in ("EC", "RSA", "OKP"):
-        raise ValueError("it is not a key of the types EC, RSA and OKP")
+        raise ValueError("its type is not EC, RSA or OKP")
     # A private key that was published proves nothing: everyone can sign with it.
     if not jwk.keys().isdisjoint({"d", "k", "p", "q", "dp", "dq", "qi", "oth"}):
         raise ValueError("it is a private key")
@@ -146,7 +146,7 @@ def import_key(jwk: Any) -> Key:
         _check_rsa(jwk)
     try:
         key = JWKRegistry.import_key(jwk)
-        key.public_key  # noqa: B018 - only now is it looked at
+        key.public_key  # noqa: B018 - the key is parsed only now
     # Each layer of cryptography reports a bad key with its own exception.
     except Exception as exc:
         raise ValueError(f"it can't be read ({type(exc).__name__})") from None

@@ -133,7 +133,7 @@ class ResourceServer:
         self._documents = MappingProxyType({WELL_KNOWN: document, WELL_KNOWN + below: document})
 
     def document(self, path: str) -> bytes | None:
-        """Return the metadata that is served at a path of the origin, as JSON; None if none is.
+        """Return the metadata that is served at a path of the origin, as JSON; None if nothing is.
 
         Args:
             path: The path from the root of the origin.
@@ -186,7 +186,7 @@ class _Known:
 
 @attrs.define
 class _Guard:
-    """The judge of one run."""
+    """The guard of one run: it judges requests."""
 
     _verify: Verify
     _setting: Demands
@@ -220,7 +220,7 @@ class _Guard:
         return self._proved(request, scheme, known)
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
-        """Return the refusal of credentials that need not be looked at."""
+        """Return the refusal of credentials that are malformed, or in the wrong place."""
         # This is refused even beside a good token: URLs get into logs and histories (RFC 6750, section 5.3).
         if _has_token(request.scope.get("query_string", b"")):
             return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
@@ -350,7 +350,7 @@ def _scopes(given: Collection[str]) -> frozenset[str]:
             raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
     # Refresh tokens don't concern resources (2026-07-28 `basic/authorization`, section Refresh Tokens).
     if "offline_access" in given:
-        raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
+        raise ValueError("scopes must not include 'offline_access': it is for clients and authorization servers")
     return frozenset(given)
 
 
