@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
-from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, SignIn, Step, Wait
+from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, Step, Wait
 from trio_mcp.auth.rules.urls import UrlPolicy, without_query
 from trio_mcp.errors import AuthorizationError
 
@@ -54,14 +54,6 @@ class Means(Protocol):
     @property
     def asker(self) -> Asker | None:
         """The part that asks a person; None where there is no person."""
-
-    @property
-    def redirect(self) -> str | None:
-        """The redirect URI, as it was configured; None if no browser comes back."""
-
-    @property
-    def login_timeout(self) -> float:
-        """How long a person has to sign in, in seconds."""
 
     @property
     def asks(self) -> bool:
@@ -195,7 +187,8 @@ class Keeper:
             # While this process waited for the lock, another one may have asked the person already.
             if await self.reread() and self.usable(refused):
                 return
-            async with self._person() as person:
+            async with contextlib.AsyncExitStack() as stack:
+                person = await self._person(stack)
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
@@ -203,23 +196,17 @@ class Keeper:
             async with self._store.lock(self._key):
                 await self._keep(login)
 
-    @contextlib.asynccontextmanager
-    async def _person(self) -> AsyncIterator[Person | None]:
+    async def _person(self, stack: contextlib.AsyncExitStack) -> Person | None:
+        """Return the person to ask, until the stack is left; None where there is no person."""
         asker = self._means.asker
         if asker is None:
-            yield None
-            return
-        async with contextlib.AsyncExitStack() as stack:
-            yield await self._open(stack, asker)
-
-    async def _open(self, stack: contextlib.AsyncExitStack, asker: Asker) -> Person:
-        redirect = self._means.redirect
+            return None
         registered = None if self.login is None else self.login.client.redirect
         # Some authorization servers don't allow any port of loopback, so the registered one is tried first.
-        if redirect is not None and registered is not None and differ_by_port(redirect, registered):
+        if asker.redirect is not None and registered is not None and differ_by_port(asker.redirect, registered):
             with contextlib.suppress(AuthorizationError):  # its port is taken
                 return await stack.enter_async_context(asker.opened(registered))
-        return await stack.enter_async_context(asker.opened(redirect))
+        return await stack.enter_async_context(asker.opened(asker.redirect))
 
     def _actor(
         self, flight: Flight, person: Person | None, until: float = math.inf
@@ -247,8 +234,8 @@ class Keeper:
                 case Fetch():
                     return await fetch(step)
                 case Wait():
-                    if trio.current_time() + step.seconds > entered_by:
-                        raise self._late(None)
+                    if person is not None and trio.current_time() + step.seconds > entered_by:
+                        raise person.late()
                     await trio.sleep(step.seconds)
                     fetch = self._fetching()  # a flow that waits may last long, so each wait renews its bound
                     return None
@@ -261,10 +248,10 @@ class Keeper:
             flight.release()
             await self._doubt_client()
             if isinstance(step, ShowCode):
-                seconds = min(step.expires_in, self._means.login_timeout)
-                entered_by = trio.current_time() + self._means.login_timeout
-                return await person.show_code(attrs.evolve(step, expires_in=seconds))
-            return await self._ask(step, person)
+                timeout = person.asker.login_timeout
+                entered_by = trio.current_time() + timeout
+                return await person.asker.show_code(attrs.evolve(step, expires_in=min(step.expires_in, timeout)))
+            return await person.ask(step)
 
         return act
 
@@ -274,20 +261,6 @@ class Keeper:
         async with self._store.lock(self._key):
             if self.login is not None and not self.login.access_token:
                 await self._keep(None)
-
-    async def _ask(self, step: SignIn, person: Person) -> Any:
-        with trio.move_on_after(self._means.login_timeout):
-            return await person.ask(step)
-        raise self._late(step.issuer)
-
-    def _late(self, issuer: str | None) -> AuthorizationError:
-        return AuthorizationError(
-            "authorization",
-            f"the person did not sign in within {self._means.login_timeout:g} seconds",
-            issuer=issuer,
-            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
-            " first",
-        )
 
     def _read(self, text: str | None) -> None:
         try:

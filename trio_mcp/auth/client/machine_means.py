@@ -50,8 +50,6 @@ class MachineMeans:
     asks: bool = False
     # The keeper itself asks no person.
     asker: Asker | None = attrs.field(default=None, init=False)
-    redirect: str | None = attrs.field(default=None, init=False)
-    login_timeout: float = attrs.field(default=0.0, init=False)
 
     def accepts(self, login: Login) -> bool:
         """Return True: the store of a program has only its own logins."""

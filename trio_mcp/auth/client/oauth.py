@@ -112,9 +112,7 @@ class OAuth:
             whole,
             client=client,
             metadata_url=metadata_url,
-            asker=None if show is None else Asker(show, show_code),
-            redirect=redirect,
-            login_timeout=login_timeout,
+            asker=None if show is None else Asker(show, show_code, redirect, login_timeout),
             assume_pkce=frozenset(assume_pkce),
         )
         self._kept = Kept(self._means, whole, store=store)
@@ -202,8 +200,6 @@ class _SigningIn:
     client: RegisteredClient | None
     metadata_url: str | None
     asker: Asker | None
-    redirect: str | None
-    login_timeout: float
     assume_pkce: frozenset[str]
     provider: bool = False  # whether servers are identity providers, not servers of MCP
 
