@@ -214,7 +214,7 @@ def test_what_is_read() -> None:
         ID,
         **dict(zip(ENDPOINTS, endpoints.values(), strict=True)),
         scopes=frozenset({"a", "offline_access"}),
-        grants=frozenset({"authorization_code"}),
+        grants=("authorization_code",),
         methods=("none",),
         pkce=("S256",),
         documents=True,

@@ -80,7 +80,7 @@ def test_the_application_type(redirect: str, kind: str) -> None:
 
 def test_optional_parts_of_a_registration() -> None:
     """No scope where nothing is asked for, no redirect URI without a redirection, only grants that the server has."""
-    at = server(grants=frozenset({"urn:device", "password"}))
+    at = server(grants=("urn:device", "password"))
     [request] = registered({"client_id": "x"}, at, redirect=None, scopes=(), grants=("urn:device", "refresh_token"))[1]
     assert request == {
         "client_name": "trio_mcp",

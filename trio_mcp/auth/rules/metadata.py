@@ -86,7 +86,7 @@ class AuthorizationServerMetadata:
     introspection: str | None = None
     jwks: str | None = None
     scopes: frozenset[str] | None = None
-    grants: frozenset[str] | None = None
+    grants: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     pkce: tuple[str, ...] | None = None
     documents: bool = False
@@ -276,23 +276,19 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
 def _read_server(
     document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy
 ) -> AuthorizationServerMetadata:
-    endpoints: dict[str, Any] = {}
+    endpoints = {name: document[field] for name, field in _ENDPOINTS.items() if isinstance(document.get(field), str)}
     # All endpoints are checked, used or not: the one for authorization is opened in a browser, and so not checked by a
     # fetch.
-    for name, field in _ENDPOINTS.items():
-        url = document.get(field)
-        endpoints[name] = url if isinstance(url, str) else None
-        if isinstance(url, str):
-            try:
-                policy.check(url, server, SERVER)
-            except AuthorizationError as exc:
-                problem = f"its {field} is refused: {exc.problem}"
-                raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
-    grants = strings(document, "grant_types_supported")
+    for name, url in endpoints.items():
+        try:
+            policy.check(url, server, SERVER)
+        except AuthorizationError as exc:
+            problem = f"its {_ENDPOINTS[name]} is refused: {exc.problem}"
+            raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
     return AuthorizationServerMetadata(
         issuer,
         scopes=_scopes(document),
-        grants=None if grants is None else frozenset(grants),
+        grants=strings(document, "grant_types_supported"),
         methods=strings(document, "token_endpoint_auth_methods_supported"),
         pkce=strings(document, "code_challenge_methods_supported"),
         documents=document.get("client_id_metadata_document_supported") is True,

@@ -100,7 +100,7 @@ def register(
             why += ", and it accepts no metadata documents of clients"
         raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
     # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
-    offered = at.grants or frozenset(grants)
+    offered = at.grants or grants
     request: dict[str, Any] = {
         "client_name": name,
         "grant_types": [grant for grant in grants if grant in offered],
