@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
 import attrs
 
 from trio_mcp.auth.rules.scopes import read_scopes
 from trio_mcp.auth.rules.steps import Fetched
-from trio_mcp.auth.rules.texts import cleaned, json_object
+from trio_mcp.auth.rules.texts import cleaned, clock_ahead, json_object
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
@@ -192,14 +190,11 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 
 def _skew(headers: Headers, now: float) -> str:
     """Return a remark on this machine's clock if it and the server's differ."""
-    try:
-        # Proofs and assertions are often refused because of differing clocks, and no error code says so.
-        behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
-    except (ValueError, TypeError, OverflowError):
+    # Proofs and assertions are often refused because of differing clocks, and no error code says so.
+    ahead = clock_ahead(headers, now)
+    if abs(ahead) <= _MAX_SKEW:
         return ""
-    if math.fabs(behind) <= _MAX_SKEW:
-        return ""
-    return f"this machine's clock is {math.fabs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the server's"
+    return f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
 
 
 def _text(value: object) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ from trio_mcp._log import logger
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, find_server
 from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.rules.texts import clock_ahead
 from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.auth.server.claims import InvalidToken
 from trio_mcp.auth.server.jws import import_key, suits
@@ -231,11 +231,7 @@ class IssuerKeys:
 
     def _compare_clocks(self, response: Fetched) -> None:
         """Log a warning if the clocks differ, which makes good tokens seem expired or not yet valid."""
-        try:
-            theirs = email.utils.parsedate_to_datetime(response.headers.get("Date") or "").timestamp()
-        except (ValueError, OverflowError):
-            return
-        if abs(ahead := self._clock() - theirs) > LEEWAY:
+        if abs(ahead := clock_ahead(response.headers, self._clock())) > LEEWAY:
             logger.warning(
                 "the clock of this machine is %.0f s %s that of %s: tokens will be refused; set the clock",
                 abs(ahead),
