@@ -80,7 +80,7 @@ class ClientCredentials(Machine):
         if (secret is None) == (key is None):
             raise ValueError("ClientCredentials needs either a secret or a key, and not both")
         client = RegisteredClient(client_id, secret=secret, key=key, issuer=issuer)
-        super().__init__(_ask_as_client, options, grant="client_credentials", client=client, issuer=issuer)
+        super().__init__(client_credentials, options, grant="client_credentials", client=client, issuer=issuer)
 
 
 class WorkloadIdentity(Machine):
@@ -115,10 +115,6 @@ class WorkloadIdentity(Machine):
             # The draft allows one try, but a renewal is tried again after a truncated response.
             again=False,
         )
-
-
-def _ask_as_client(at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
-    return client_credentials(at, scopes=scopes, resource=resource)
 
 
 def _ask_as_workload(

@@ -101,7 +101,7 @@ def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = Non
     return _ask(at, "refresh", "refresh_token", {"refresh_token": refresh_token}, resource=resource)
 
 
-def client_credentials(at: TokenEndpoint, *, scopes: Collection[str] = (), resource: str | None = None) -> Flow[Tokens]:
+def client_credentials(at: TokenEndpoint, scopes: Collection[str] = (), resource: str | None = None) -> Flow[Tokens]:
     """Ask for a token for the client itself.
 
     Raises:
