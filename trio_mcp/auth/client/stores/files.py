@@ -108,10 +108,8 @@ class FileTokens:
         return self.folder / _name_of(key)
 
     def _load(self, key: str) -> str | None:
-        if not self._has_folder():
-            return None
-        found = _read(self._path(key))
-        return None if found is None else found[1]
+        found = _read(self._path(key)) if self._has_folder() else None
+        return found and found[1]
 
     def _keys(self) -> list[str]:
         if not self._has_folder():
