@@ -163,7 +163,8 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
         InvalidToken: If something is missing or of the wrong type.
     """
     # `client_id` is RFC 9068's; OpenID Connect says `azp`, Okta `cid`, and Entra in its older tokens `appid`.
-    client_id = _first_text(values, "client_id", "azp", "cid", "appid")
+    texts = (_text(values, name) for name in ("client_id", "azp", "cid", "appid"))
+    client_id = next(filter(None, texts), None)
     return Claims(
         _text(values, "iss") or issuer or _missing("iss"),
         # An introspection response may lack it (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
@@ -190,10 +191,6 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidToken(f"its claim {name!r} is not a string")
     return value
-
-
-def _first_text(values: Mapping[str, Any], *names: str) -> str | None:
-    return next((value for name in names if (value := _text(values, name))), None)
 
 
 def _list(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
