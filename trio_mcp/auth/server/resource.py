@@ -278,11 +278,8 @@ class _Guard:
         except InvalidToken as exc:
             self._tell(exc)
             return self._answers.token()
-        except NotYet as exc:
-            self._tell(exc)
-            return self._answers.unavailable()
         except (Unavailable, AuthorizationError) as exc:
-            self._tell(Unavailable(f"an access token can't be checked: {exc}"))
+            self._tell(exc if isinstance(exc, NotYet) else Unavailable(f"an access token can't be checked: {exc}"))
             return self._answers.unavailable()
         except Exception:
             logger.exception("checking an access token failed")
