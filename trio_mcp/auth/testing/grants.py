@@ -74,10 +74,6 @@ class TokenRequest:
     parameters: Parameters
     jkt: str | None
 
-    def bound(self, client: KnownClient) -> str | None:
-        """Return the key that refresh tokens are bound to: of public clients only (RFC 9449, section 5)."""
-        return self.jkt if client.method == "none" else None
-
 
 Grant: TypeAlias = Callable[[TokenRequest], dict[str, Any]]
 
@@ -146,15 +142,16 @@ class Grants:
         family = code.family
         if family.jkt not in (None, asked.jkt):
             raise Refused("invalid_grant", "the code is bound to another key")
-        family.jkt = asked.bound(client)
-        resources = check_resources(parameters, family.resources)
-        return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
+        return self._consented(asked, client, family)
 
-    def _is_lasting(self, client: KnownClient, family: Family) -> bool:
-        """Return whether a client gets a refresh token."""
+    def _consented(self, asked: TokenRequest, client: KnownClient, family: Family) -> dict[str, Any]:
+        """Return the first tokens that come from a person's consent."""
+        # The refresh tokens of public clients alone are bound to their keys (RFC 9449, section 5).
+        family.jkt = asked.jkt if client.method == "none" else None
+        resources = check_resources(asked.parameters, family.resources)
         # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
         asks = "offline_access" in family.scopes or "offline_access" not in self._settings["scopes"]
-        return REFRESH in client.grants and asks
+        return self._tokens.issue(family, family.scopes, resources, asked.jkt, REFRESH in client.grants and asks)
 
     def _refresh(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
@@ -215,10 +212,7 @@ class Grants:
         if device.state == "pending":
             raise Refused("authorization_pending", "the person has not answered yet")
         device.state = "used"
-        family = device.family
-        family.jkt = asked.bound(client)
-        resources = check_resources(asked.parameters, family.resources)
-        return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
+        return self._consented(asked, client, device.family)
 
     def _assertion(self, asked: TokenRequest) -> dict[str, Any]:
         """Grant a token for an ID-JAG of a client, or for the token of a workload, which needs no client (RFC 7523)."""
