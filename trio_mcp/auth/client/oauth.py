@@ -21,7 +21,7 @@ from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.client.terminal import show_code
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.authorization import authorize, require_pkce
-from trio_mcp.auth.rules.device import device
+from trio_mcp.auth.rules.device import DEVICE_GRANT, device
 from trio_mcp.auth.rules.dpop import Prover, choose_prover
 from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
@@ -353,4 +353,4 @@ class _SigningIn:
 
 
 _CODE_GRANTS = ("authorization_code", "refresh_token")
-_DEVICE_GRANTS = ("urn:ietf:params:oauth:grant-type:device_code", "refresh_token")
+_DEVICE_GRANTS = (DEVICE_GRANT, "refresh_token")

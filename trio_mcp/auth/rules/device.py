@@ -11,10 +11,10 @@ from trio_mcp.auth.rules.token_answers import Tokens, seconds
 from trio_mcp.auth.rules.token_requests import TokenEndpoint, granted, to_tokens, with_target
 from trio_mcp.errors import AuthorizationError
 
-__all__ = ["device"]
+__all__ = ["DEVICE_GRANT", "device"]
 
 _STEP: Final = "device"
-_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 # The code is shown in a terminal, so it contains nothing that could move the cursor.
 _CODE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,63}")
 # A person opens the URL, so `javascript:`, `file:` and control characters are not allowed.
@@ -50,7 +50,7 @@ def device(
     show = _read(at, answer)
     yield show
     # The scope belongs to the request for the code alone (section 3.4).
-    form = with_target({"grant_type": _GRANT, "device_code": str(answer["device_code"])}, (), resource)
+    form = with_target({"grant_type": DEVICE_GRANT, "device_code": str(answer["device_code"])}, (), resource)
     interval, failures, waited = _interval(answer.get("interval")), 0, 0.0
     while waited < show.expires_in:
         yield Wait(interval)
