@@ -68,23 +68,14 @@ def read_jws(token: str) -> Jws:
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
     # The signature covers these letters as they came, not the JSON that they stand for.
     signed, _, signature = token.rpartition(".")
-    header, _, payload = signed.partition(".")
-    return Jws(read_header(header), _object(payload), signed.encode(), _decoded(signature))
-
-
-def read_header(part: str) -> dict[str, Any]:
-    """Read the first part of a token.
-
-    Raises:
-        InvalidToken: If it is not an object, or changes how to read the token.
-    """
-    header = _object(part)
+    first, _, payload = signed.partition(".")
+    header = _object(first)
     # Every critical parameter is unknown here, so it must be refused (RFC 7515, section 4.1.11); `b64` changes the
     # signed text (RFC 7797).
     for name in ("crit", "b64"):
         if name in header:
             raise InvalidToken(f"its header has {name!r}, which is not supported")
-    return header
+    return Jws(header, _object(payload), signed.encode(), _decoded(signature))
 
 
 def _decoded(part: str) -> bytes:
