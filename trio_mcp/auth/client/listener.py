@@ -166,7 +166,7 @@ class Redirections:
         self._silent.pop(scope, None)
         self._answered += 1
         try:
-            await stream.send_all(_response(connection, status))
+            await stream.send_all(_response(status))
             await stream.send_eof()
         except trio.BrokenResourceError:
             pass  # the redirection counts, though the person does not see the page
@@ -195,13 +195,12 @@ class Redirections:
         return (400 if found is None else 200), found
 
 
-def _response(connection: h11.Connection, status: int) -> bytes:
+def _response(status: int) -> bytes:
     title, text = _TITLES[status]
     body = _PAGE.format(title=title, text=text).encode()
     fields = [*_FIELDS, ("Content-Length", str(len(body))), *([("Allow", "GET")] if status == 405 else [])]
-    if connection.our_state is h11.ERROR:
-        connection = h11.Connection(h11.SERVER)
-    head = connection.send(h11.Response(status_code=status, headers=fields))
+    # This connection is new, since one that has met a malformed request sends nothing more.
+    head = h11.Connection(h11.SERVER).send(h11.Response(status_code=status, headers=fields))
     return (head or b"") + body
 
 
