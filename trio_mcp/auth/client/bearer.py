@@ -58,8 +58,7 @@ class _Signer:
     """The token for one server, which all operations share."""
 
     def __init__(self, server: str, token: str | TokenFunction) -> None:
-        self._server = server
-        self.fixed = not callable(token)
+        self.server = server
         self._source = token
         self._token = "" if callable(token) else token
         self._asking = trio.Lock()
@@ -67,10 +66,6 @@ class _Signer:
     def attempt(self) -> _Attempt:
         """Begin an operation."""
         return _Attempt(self)
-
-    def covers(self, url: str) -> bool:
-        """Return whether the token is for a URL."""
-        return same_origin(url, self._server)
 
     async def token(self, refused: str = "") -> str:
         """Return a token, and not the one that was refused if the program has another."""
@@ -93,7 +88,7 @@ class _Attempt:
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
         """Return the field that authorizes a request."""
-        if not self._signer.covers(url):
+        if not same_origin(url, self._signer.server):
             return ()
         self._used = await self._signer.token()
         return (("Authorization", f"Bearer {self._used}"),)
@@ -106,7 +101,7 @@ class _Attempt:
         wanted = read_wanted(headers, token=self._used)
         # Each operation does this once: a function whose tokens are all refused would otherwise send the request
         # forever.
-        if status == 401 and not self._renewed and not self._signer.fixed:
+        if status == 401 and not self._renewed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:
                 return True
