@@ -89,8 +89,7 @@ class MachineMeans:
     def _renew(self, login: Login, prover: Prover | None) -> Flow[Login]:
         # Without a client the login has only a placeholder for one, which must not be sent.
         at = self._endpoint(login.issuer, login.token_endpoint, login.client if self.client else None, prover)
-        tokens = yield from self.ask_for(at, login.asked, login.resource)
-        return renewed(login, tokens)
+        return renewed(login, (yield from self.ask_for(at, login.asked, login.resource)))
 
     def _endpoint(self, issuer: str, url: str, client: ClientRecord | None, prover: Prover | None) -> TokenEndpoint:
         return TokenEndpoint(

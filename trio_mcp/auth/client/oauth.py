@@ -156,8 +156,7 @@ class OAuth:
         if not self._means.is_identified(login):
             problem = "it gave no ID token for this client, or one that has expired"
             raise AuthorizationError("token", problem, issuer=issuer, advice="check the clock of this machine")
-        at = self._means.endpoint(login.issuer, login.token_endpoint, login.client, None)
-        return at, login.id_token or ""
+        return self._means.endpoint(login.issuer, login.token_endpoint, login.client, None), login.id_token or ""
 
     async def sign_out(self, server: str) -> bool:
         """Drop the login at a server, or an identity provider, and revoke it.
@@ -338,8 +337,7 @@ class _SigningIn:
         if self.client is not None:  # the secret may be another one by now
             client = attrs.evolve(client, secret=self.client.secret)
         at = self.endpoint(login.issuer, login.token_endpoint, client, prover)
-        tokens = yield from refresh(at, refresh_token=refresh_token, resource=login.resource)
-        return renewed(login, tokens)
+        return renewed(login, (yield from refresh(at, refresh_token=refresh_token, resource=login.resource)))
 
     def revoke(self, login: Login) -> Flow[None] | None:
         """Return a flow that revokes a login; None if there is nothing to revoke, or nowhere to."""

@@ -99,11 +99,10 @@ def register(
         if metadata_url is not None:
             why += ", and it accepts no metadata documents of clients"
         raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
-    # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
-    offered = at.grants or grants
     request: dict[str, Any] = {
         "client_name": name,
-        "grant_types": [grant for grant in grants if grant in offered],
+        # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
+        "grant_types": [grant for grant in grants if grant in (at.grants or grants)],
         "token_endpoint_auth_method": _method_to_ask_for(at.methods),
         # Without this member it would be `code` (RFC 7591, section 2), for which a device has no redirection.
         "response_types": [] if redirect is None else ["code"],

@@ -292,9 +292,11 @@ class AuthorizationServer:
         jkt = parameters.get("dpop_jkt")
         family = Family(self.settings["user"], client.id, scopes, resources, jkt, nonce=parameters.get("nonce"))
         code = secrets.token_urlsafe(32)
-        until = self.settings["clock"]() + CODE_LIFE
         self._grants.codes[code] = IssuedCode(
-            family, parameters.get("redirect_uri"), parameters["code_challenge"], until
+            family,
+            parameters.get("redirect_uri"),
+            parameters["code_challenge"],
+            self.settings["clock"]() + CODE_LIFE,
         )
         return code
 
