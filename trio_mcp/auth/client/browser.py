@@ -35,7 +35,7 @@ async def open_browser(url: str) -> None:
     # The URL is written first: no one here can tell whether a browser really shows the page.
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
-        # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.
+        # Starting a browser blocks, so a thread does it; it is abandoned if it goes on for as long as the browser runs.
         if not await trio.to_thread.run_sync(_open, url, abandon_on_cancel=True):
             tell("(No web browser could be opened here.)")
 

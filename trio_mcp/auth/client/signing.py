@@ -29,7 +29,7 @@ class Kept:
     """An ``auth=`` that keeps logins: one for each server, shared by all clients that it is passed to.
 
     Args:
-        means: How logins come about.
+        means: The means by which logins are obtained.
         options: All options: which URLs are fetched, how, and by which clock.
         store: The store of the logins; in memory by default.
         suffix: The end of each key in the store, after the URL of the server.

@@ -117,7 +117,7 @@ def origin(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return a URL for a message: its query may be secret, and so may what was filled in by a configuration."""
+    """Return a URL for a message: its query may be secret, and so may text that a configuration filled in."""
     head, query, _ = as_written(url).partition("?")
     return head + ("?…" if query else "")
 

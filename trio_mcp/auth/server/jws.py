@@ -31,7 +31,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 }
 """By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
 
-# No padding, blanks or line breaks (RFC 7515, section 2), and a signature: without one, the third part is empty.
+# It has no padding, blanks or line breaks (RFC 7515, section 2). An empty third part would mean no signature.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)

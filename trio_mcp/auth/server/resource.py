@@ -105,7 +105,7 @@ class ResourceServer:
         self._verifier: Verifier = _verifier(verifier)
         self._setting = Demands(
             _issuers(issuers),
-            # The names count as they are, since an audience need not be a URL, and as URLs are compared.
+            # Each name counts as it is, since an audience need not be a URL, and in its canonical form if it is one.
             frozenset(map(canonical, (resource, *audiences))) | {resource, *audiences},
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
             clock=self.clock,

@@ -167,7 +167,7 @@ class ReceivedProofs:
         iat = claims.get("iat")
         wrong = {
             "typ": found.headers().get("typ") != "dpop+jwt",
-            # RFC 9449, section 4.3: it must not be the private one.
+            # RFC 9449, section 4.3: the key must not be the private one.
             "jwk": bool(key.is_private),
             "htm": claims.get("htm") != request.method,
             "htu": claims.get("htu") != url,

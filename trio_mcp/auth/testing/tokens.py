@@ -60,7 +60,7 @@ class IssuedTokens:
         """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
 
         Returns:
-            Its family; None if the token does not hold.
+            Its family; None if the token is not valid any more.
         """
         found = self._refresh.get(token)
         if found is None or found.family.revoked or found.family.client != client.id:

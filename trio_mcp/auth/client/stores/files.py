@@ -124,7 +124,7 @@ class FileTokens:
             except AuthorizationError as exc:
                 logger.warning("%s", exc)
                 continue
-            if found is not None:  # it has not gone meanwhile
+            if found is not None:  # the file may have been removed meanwhile
                 keys.append(found[0])
         return sorted(keys)
 
@@ -202,7 +202,7 @@ def _read(path: Path) -> tuple[str, str] | None:
         except FileNotFoundError:
             return None
         try:
-            # The open file is checked: the path may lead to another file since.
+            # The open file is checked: the path may lead to another file by now.
             _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
             with open(descriptor, "rb", closefd=False) as file:
                 # Content beyond the limit is cut off, can't be parsed, and so counts as damaged.
