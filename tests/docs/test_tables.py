@@ -36,7 +36,7 @@ from trio_mcp import (
 )
 from trio_mcp._settings import completed, settings_of
 from trio_mcp.auth import OAuth, ResourceOptions, fetching
-from trio_mcp.auth.client import keeping
+from trio_mcp.auth.client import login_refresh
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
 from trio_mcp.http.client import heads as http_heads, streamable as http_link
@@ -107,7 +107,7 @@ STATED = {
     "OAuth(login_timeout=…)": float(default(OAuth, "login_timeout")),
     "an exchange with an authorization server": fetching.TIMEOUT,
     "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
-    "a refresh that was sent, whose callers have left": float(keeping.FINISH),
+    "a refresh that was sent, whose callers have left": float(login_refresh.FINISH),
     "ResourceServer(remember=…)": settings_of(ResourceOptions)["remember"].default,
     "the keys of an issuer": keys.FRESH,
     "the keys of an issuer that does not respond": keys.STALE,

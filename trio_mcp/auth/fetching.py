@@ -69,11 +69,11 @@ class Network:
 class Fetcher:
     """Makes the exchanges of flows.
 
-    A host name is resolved here, its addresses are checked, and the connection goes to an address that was checked: a
-    name that resolves to another one the next time leads nowhere else. Behind a proxy, the proxy resolves names.
+    A host name is resolved here, its addresses are checked, and the connection goes to one of these addresses, so a
+    name that resolves to others later leads nowhere else. Behind a proxy, the proxy resolves names.
 
     Args:
-        trusted: The URL that the program configured: of the MCP server, for a client; of the issuer, for a resource
+        trusted: The URL that the program configured: that of the MCP server for a client, of the issuer for a resource
             server. Addresses of its kind (loopback, private) are allowed, others only if they are public.
         urls: Which URLs are allowed.
         network: How others are reached.
@@ -86,7 +86,7 @@ class Fetcher:
         self._near: list[str] | None = None
 
     def flow(self) -> FetchFunction:
-        """Return a function that makes the exchanges of one flow: up to 12, in up to 60 seconds in all.
+        """Return a function that makes the exchanges of one flow: up to 12, within 60 seconds in total.
 
         The time between exchanges, when a person may be asked, does not count. The function raises
         `AuthorizationError`, whose ``step`` is that of the `Fetch`, if the exchange is refused or fails.
@@ -118,7 +118,7 @@ class Fetcher:
         except (OSError, UnicodeError) as exc:
             if proxied:
                 return [None]
-            text = exc.strerror if isinstance(exc, OSError) else "no valid name of a host"
+            text = exc.strerror if isinstance(exc, OSError) else "it is not a valid host name"
             raise AuthorizationError(step, f"the host {shown(host)} can't be resolved: {text}") from None
         allowed: list[str] = []
         refusal: AuthorizationError | None = None
@@ -206,14 +206,14 @@ class _Flow:
         finally:
             # A failed exchange counts, too, or a server could hold up a sign-in by failing slowly.
             self._seconds = max(0.0, self._seconds - (trio.current_time() - began))
-        raise _failed(fetch, fetch.url, f"no whole response within {seconds:.0f} seconds")
+        raise _failed(fetch, fetch.url, f"no complete response within {seconds:.0f} seconds")
 
     async def _following(self, fetch: Fetch) -> Fetched:
         url = fetch.url
         for _ in range(MAX_REDIRECTS + 1):
             self._exchanges += 1
             if self._exchanges > MAX_EXCHANGES:
-                raise _failed(fetch, url, f"not sent, since {MAX_EXCHANGES} exchanges led nowhere")
+                raise _failed(fetch, url, f"not sent, since the flow has made {MAX_EXCHANGES} exchanges already")
             found = await self._fetcher.exchange(fetch, url)
             location = found.headers.get("Location")
             # A POST carries a code, a token or a secret, which must not follow where the server points.
@@ -253,7 +253,7 @@ def _redirected(fetch: Fetch, url: str, location: str) -> str:
         target = urljoin(url, location) if len(location) <= MAX_URL else ""
     except ValueError:
         target = ""
-    # On the way from https to http, anyone could change the metadata.
+    # After a redirection from https to http, anyone on the network could change the metadata.
     if not target or (url.lower().startswith("https:") and not target.lower().startswith("https:")):
         raise _failed(fetch, url, f"redirected to {shown(location)}, which is not followed")
     return target

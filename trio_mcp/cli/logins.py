@@ -132,7 +132,10 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
         try:
             login = None if text is None else Login.from_json(text)
         except ValueError as exc:  # the others are still listed
-            print(f"what is stored for {clean_line(server)} is {exc}; remove it (trio-mcp logout)", file=sys.stderr)
+            print(
+                f"what is stored for {clean_line(server)} is not a login: {exc}; remove it (trio-mcp logout)",
+                file=sys.stderr,
+            )
             continue
         if login is None or not (login.access_token or login.refresh_token):
             continue  # signed out meanwhile: only the registration is left

@@ -152,8 +152,8 @@ EVERYWHERE = [
     ("https://[::1]:8443/x", "this machine"),
     ("http://localhost:9/x", "this machine"),
     ("https://[::ffff:127.0.0.1]/x", "this machine"),
-    ("https://169.254.169.254/latest/meta-data", "no host of a network"),
-    ("https://0.0.0.0/x", "no host of a network"),
+    ("https://169.254.169.254/latest/meta-data", "an address that is never allowed"),
+    ("https://0.0.0.0/x", "an address that is never allowed"),
 ]
 # By their form alone, before anything is resolved.
 SHAPES = [
@@ -220,15 +220,17 @@ SIGNING_IN: dict[str, Case] = {
     "metadata redirected in a circle": Case(answered(METADATA, redirect_to(METADATA)), R, "more than 3 times"),
     "metadata of 1 GiB": Case(answered(METADATA, lambda: document(BIG)), R, "more than 65536 bytes"),
     "metadata without end, slowly": Case(
-        answered(METADATA, lambda: document(Body(b" ", pause=1))), R, "no whole response within 10 seconds"
+        answered(METADATA, lambda: document(Body(b" ", pause=1))), R, "no complete response within 10 seconds"
     ),
     "metadata that unpacks to 1 GiB": Case(
         answered(METADATA, lambda: httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=Body(b"x"))),
         R,
         "which was not accepted",
     ),
-    "metadata that nests without end": Case(answered(METADATA, lambda: document(DEEP)), R, "not answered with a JSON"),
-    "metadata that is a list": Case(answered(METADATA, lambda: document([1])), R, "not answered with a JSON"),
+    "metadata that nests without end": Case(
+        answered(METADATA, lambda: document(DEEP)), R, "did not respond with a JSON"
+    ),
+    "metadata that is a list": Case(answered(METADATA, lambda: document([1])), R, "did not respond with a JSON"),
     "metadata with two lengths": Case(
         answered(METADATA, lambda: document({}, Transfer_Encoding="chunked", Content_Length="2")), R, "both"
     ),
@@ -281,7 +283,9 @@ SIGNING_IN: dict[str, Case] = {
     "an issuer with a query": Case(told(authorization_servers=[f"{ID}?a=b"]), A, "query"),
     "an issuer on a private address": Case(all_of(PRIVATE, told(authorization_servers=[INSIDE])), A, "private network"),
     "an issuer on link-local": Case(
-        all_of(resolved("inside.example.com", "169.254.169.254"), told(authorization_servers=[INSIDE])), A, "no host"
+        all_of(resolved("inside.example.com", "169.254.169.254"), told(authorization_servers=[INSIDE])),
+        A,
+        "never allowed",
     ),
     "an issuer in NAT64": Case(
         all_of(resolved("inside.example.com", "64:ff9b::a00:1"), told(authorization_servers=[INSIDE])), A, "private"
@@ -306,7 +310,7 @@ SIGNING_IN: dict[str, Case] = {
     "registration redirected": Case(fault("register", moved(f"{EVIL_ID}/register")), G, "status 307"),
     "registration without end": Case(fault("register", endless), G, "more than 65536 bytes"),
     "registration of another redirect URI": Case(
-        fault("register", edited(redirect_uris=["https://evil.example.com/"])), G, "another redirect URI"
+        fault("register", edited(redirect_uris=["https://evil.example.com/"])), G, "the registered redirect URI"
     ),
     "registration of an id with a line break": Case(fault("register", edited(client_id="a\r\nb")), G, "client_id"),
     "registration of a secret that is a list": Case(fault("register", edited(client_secret=[1])), G, "client_secret"),
@@ -324,11 +328,17 @@ SIGNING_IN: dict[str, Case] = {
     "no state": Case(pasted(lambda url: url.replace("state=", "stat=")), D, "not the URL"),
     "state twice": Case(pasted(lambda url: url + "&state=x"), D, "not the URL"),
     "code twice": Case(pasted(lambda url: url + "&code=x"), D, "not the URL"),
-    "mix-up: iss of the attacker": Case(fault("authorize", redirected(iss=EVIL_ID)), D, "another authorization server"),
-    "mix-up: iss with a slash": Case(fault("authorize", redirected(iss=f"{ID}/")), D, "another authorization server"),
+    "mix-up: iss of the attacker": Case(
+        fault("authorize", redirected(iss=EVIL_ID)), D, "a different authorization server"
+    ),
+    "mix-up: iss with a slash": Case(
+        fault("authorize", redirected(iss=f"{ID}/")), D, "a different authorization server"
+    ),
     "mix-up: no iss": Case(fault("authorize", redirected(iss=None)), D, "doesn't say which"),
     "mix-up: an error of the attacker": Case(
-        fault("authorize", redirected(iss=EVIL_ID, code=None, error="access_denied")), D, "another authorization server"
+        fault("authorize", redirected(iss=EVIL_ID, code=None, error="access_denied")),
+        D,
+        "a different authorization server",
     ),
     "an error with control characters": Case(
         fault("authorize", redirected(code=None, error="server_error", error_description="a\x1b[2Jb\nc")), Z, "a [2Jb c"

@@ -17,7 +17,7 @@ import trio
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
 from trio_mcp.auth.client import browser, listener, terminal
-from trio_mcp.auth.client.asking import Asker
+from trio_mcp.auth.client.asking import Asker, Show
 from trio_mcp.auth.client.browser import open_browser
 from trio_mcp.auth.client.listener import MAX_CONNECTIONS, Redirections, listening
 from trio_mcp.auth.client.terminal import paste_redirect, show_code
@@ -302,6 +302,10 @@ async def test_a_cancelled_wait_frees_the_port() -> None:
 # --- asking ---------------------------------------------------------------------------------------------------------
 
 
+def asker(show: Show) -> Asker:
+    return Asker(show, show_code, None, 60)
+
+
 def ask(redirect: str | None) -> SignIn:
     return SignIn(f"{ISSUER}/authorize?state={STATE}", STATE, redirect or "", ISSUER)
 
@@ -315,7 +319,7 @@ async def test_what_is_pasted_counts_like_what_arrives() -> None:
             return pasted
 
         for redirect in ("http://127.0.0.1:0/callback", "https://app.example.com/cb"):
-            async with Asker(show).opened(redirect) as person:
+            async with asker(show).opened(redirect) as person:
                 assert (person.redirect == redirect) is redirect.startswith("https")
                 assert await person.ask(ask(person.redirect)) == {"code": "c", "state": STATE}
         assert shown == [ask("").url] * 2
@@ -326,7 +330,7 @@ async def test_anything_else_that_is_pasted_ends_it(pasted: str) -> None:
     async def show(url: str) -> str:
         return pasted
 
-    async with Asker(show).opened("http://127.0.0.1:0/callback") as person:
+    async with asker(show).opened("http://127.0.0.1:0/callback") as person:
         with pytest.raises(AuthorizationError, match="the pasted text is not the URL") as caught:
             await person.ask(ask(person.redirect))
     assert "canary" not in str(caught.value)
@@ -339,7 +343,7 @@ async def test_a_browser_that_comes_back_by_itself_ends_the_asking() -> None:
         await trio.sleep_forever()
         raise AssertionError
 
-    async with Asker(show).opened("http://127.0.0.1:0/callback") as person:
+    async with asker(show).opened("http://127.0.0.1:0/callback") as person:
         assert await person.ask(ask(person.redirect)) == {"code": "c", "state": STATE}
 
 
@@ -347,9 +351,9 @@ async def test_for_a_device_a_code_is_shown(capsys: pytest.CaptureFixture[str]) 
     async def show(url: str) -> None:
         raise AssertionError
 
-    async with Asker(show).opened(None) as person:
+    async with asker(show).opened(None) as person:
         assert person.redirect is None
-        await person.show_code(ShowCode(f"{ISSUER}/device", "AB\x1b[2J-CD", f"{ISSUER}/device?code=AB", 600))
+        await person.asker.show_code(ShowCode(f"{ISSUER}/device", "AB\x1b[2J-CD", f"{ISSUER}/device?code=AB", 600))
         await show_code(ShowCode(f"{ISSUER}/device", "AB-CD", None, 1))
     out, err = capsys.readouterr()
     assert out == ""
@@ -399,7 +403,7 @@ async def test_a_browser_is_opened_and_the_url_written(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"To sign in, open this page of id.example.com in a web browser:\n  {url}\n")
-    assert ("There is no web browser here" in err) is not opens
+    assert ("No web browser could be opened here" in err) is not opens
     assert not isinstance(found, Browser) or found.opened in ([url], [])
 
 
@@ -415,7 +419,7 @@ async def test_a_browser_is_opened_and_the_url_written(
 async def test_only_https_and_http_are_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Browser()
     monkeypatch.setattr(webbrowser, "get", lambda: opened)
-    with pytest.raises(AuthorizationError, match="is not one of https or http; nothing was opened"):
+    with pytest.raises(AuthorizationError, match="is not a URL of https or http; nothing was opened"):
         await open_browser(url)
     assert opened.opened == []
 
@@ -475,7 +479,7 @@ async def test_pasting_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         nursery.start_soon(paste)
         await shown(b"paste it here:")
         os.write(ours, b"http://127.0.0.1:1/cb?code=c&state=wrong\n")
-        await shown(b"Paste the whole of it:")
+        await shown(b"Paste the whole URL:")
         for start in range(0, len(right), 1000):
             os.write(ours, right[start : start + 1000].encode())
             await shown(right[start : start + 1000][-1:].encode())

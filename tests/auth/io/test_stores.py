@@ -347,9 +347,9 @@ def test_a_login_is_the_same_after_a_round_trip() -> None:
 )  # fmt: skip
 def test_nothing_else_is_read_as_a_login(changes: dict[str, Any]) -> None:
     text = json.dumps({**json.loads(LOGIN.to_json()), **changes})
-    with pytest.raises(ValueError, match="no login that this version of trio_mcp wrote") as caught:
+    with pytest.raises(ValueError, match="this version of trio_mcp did not write it") as caught:
         Login.from_json(text)
     assert SECRET not in str(caught.value)
     for torn in (text[:-9], "", "[]", "null"):
-        with pytest.raises(ValueError, match="no login"):
+        with pytest.raises(ValueError, match="did not write it"):
             Login.from_json(torn)

@@ -80,7 +80,7 @@ def test_the_application_type(redirect: str, kind: str) -> None:
 
 def test_optional_parts_of_a_registration() -> None:
     """No scope where nothing is asked for, no redirect URI without a redirection, only grants that the server has."""
-    at = server(grants=frozenset({"urn:device", "password"}))
+    at = server(grants=("urn:device", "password"))
     [request] = registered({"client_id": "x"}, at, redirect=None, scopes=(), grants=("urn:device", "refresh_token"))[1]
     assert request == {
         "client_name": "trio_mcp",
@@ -152,7 +152,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "an endless id": ({"client_id": "a" * 3000}, "no valid client_id"),
     "a number as secret": ({"client_id": "a", "client_secret": 7}, "client_secret is not valid"),
     "a secret of two lines": ({"client_id": "a", "client_secret": "a\r\nb"}, "client_secret is not valid"),
-    "another redirect URI": ({"client_id": "a", "redirect_uris": ["https://evil.example/"]}, "another redirect URI"),
+    "another redirect URI": (
+        {"client_id": "a", "redirect_uris": ["https://evil.example/"]},
+        "the registered redirect URI",
+    ),
     "keys that it has not": ({"client_id": "a", "token_endpoint_auth_method": "private_key_jwt"}, "not asked for"),
     "an unknown method": ({"client_id": "a", "token_endpoint_auth_method": "tls_client_auth"}, "not asked for"),
     "a method that is a list": ({"client_id": "a", "token_endpoint_auth_method": ["none"]}, "not asked for"),

@@ -52,10 +52,10 @@ def test_urls_that_are_fetched(url: str, server: str) -> None:
         ("https://[::ffff:127.0.0.1]/", PUBLIC, "leads to this machine"),
         ("https://[0:0::ffff:7f00:1]/", PUBLIC, "leads to this machine"),
         ("https://[64:ff9b::7f00:1]/", PUBLIC, "leads to this machine"),
-        ("https://169.254.169.254/latest/meta-data", PUBLIC, "leads to no host"),
-        ("https://[::ffff:169.254.169.254]/", LOCAL, "leads to no host"),
-        ("https://0.0.0.0/", LOCAL, "leads to no host"),
-        ("https://[::]/", LOCAL, "leads to no host"),
+        ("https://169.254.169.254/latest/meta-data", PUBLIC, "is never allowed"),
+        ("https://[::ffff:169.254.169.254]/", LOCAL, "is never allowed"),
+        ("https://0.0.0.0/", LOCAL, "is never allowed"),
+        ("https://[::]/", LOCAL, "is never allowed"),
         ("http://127.1/", LOCAL, "is not https"),
         ("http://0x7f000001/", LOCAL, "is not https"),
         ("http://localhost.evil.example/", LOCAL, "is not https"),
@@ -183,7 +183,7 @@ def test_hosts_that_are_trusted() -> None:
     for metadata in ("169.254.169.254", "100.100.100.200", "fd00:ec2::254", "168.63.129.16"):
         with pytest.raises(AuthorizationError):
             policy.check_address(url, metadata, ["1.1.1.1"], "token")
-    with pytest.raises(AuthorizationError, match=r"leads to no host of a network$"):
+    with pytest.raises(AuthorizationError, match=r"leads to an address that is never allowed$"):
         UrlPolicy(hosts=["169.254.169.254"]).check("https://169.254.169.254/", PUBLIC, "token")
     for host in ("2606:4700::1111", "fd00:0::1", "FD00::1"):  # an address however it is written
         UrlPolicy(hosts=[host]).check(f"http://[{host.lower()}]/token", PUBLIC, "token")

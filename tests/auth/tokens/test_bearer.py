@@ -107,10 +107,10 @@ async def test_a_function_is_asked_once_and_again_when_its_token_is_refused(auto
 
 
 @pytest.mark.parametrize(("status", "challenge", "problem"), [
-    (401, "Bearer", "the server refuses the token of BearerToken with 401; pass a token"),
-    (401, 'Bearer error="invalid_token"', r"with 401 .invalid_token."),
-    (401, "", "with 401"),
-    (401, 'Bearer error="CANARY-0123456789", scope="CANARY-0123456789"', "with 401;"),
+    (401, "Bearer", "the server refuses the token of BearerToken with status 401; pass a token"),
+    (401, 'Bearer error="invalid_token"', r"with status 401 .invalid_token."),
+    (401, "", "with status 401"),
+    (401, 'Bearer error="CANARY-0123456789", scope="CANARY-0123456789"', "with status 401;"),
     (403, 'Bearer error="insufficient_scope", scope="write read"', "get a token with the scopes read write"),
     (403, 'Bearer error="insufficient_scope"', r"does not allow the request .insufficient_scope.$"),
 ])  # fmt: skip

@@ -221,7 +221,7 @@ async def test_a_refused_assertion_is_not_sent_again(error: str, autojump_clock:
 
 @pytest.mark.parametrize(("content", "problem"), [
     (None, "can't be read from .*: No such file"),
-    (b"", "the assertion is not a text, or is empty"),
+    (b"", "the assertion must be a non-empty string"),
     (b"\xff", "can't be read from .*: it is not text"),
     (b"a" * 70_000, "too long for an assertion"),
 ])  # fmt: skip
@@ -255,7 +255,7 @@ async def test_a_function_that_fails_is_the_cause_of_the_error(autojump_clock: M
         raise LookupError("CANARY")
 
     async with opened(WorkloadIdentity(assertion, fetch=at.fetch, clock=now)) as signer:
-        with pytest.raises(AuthorizationError, match="the assertion could not be had: LookupError") as caught:
+        with pytest.raises(AuthorizationError, match="the assertion could not be obtained: LookupError") as caught:
             await at.call(signer)
     assert isinstance(caught.value.__cause__, LookupError)
     assert "CANARY" not in str(caught.value)

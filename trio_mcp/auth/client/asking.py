@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.client.listener import Redirections, listening
-from trio_mcp.auth.client.terminal import show_code
 from trio_mcp.auth.rules.steps import ShowCode, SignIn
 from trio_mcp.errors import AuthorizationError, TrioMcpError
 
@@ -22,41 +22,47 @@ Show: TypeAlias = Callable[[str], Awaitable[str | None]]
 if the redirection will arrive by itself."""
 
 
+@attrs.frozen
 class Person:
     """A person who can be asked, until the block of `Asker.opened` ends.
 
     Attributes:
+        asker: How the person is asked.
         redirect: The redirect URI to register and to send, with its port; None without one.
     """
 
-    def __init__(
-        self,
-        show: Show,
-        show_code: Callable[[ShowCode], Awaitable[None]],
-        redirect: str | None,
-        arriving: Redirections,
-    ) -> None:
-        self.redirect = redirect
-        self.show_code = show_code
-        self._show = show
-        self._arriving = arriving
+    asker: Asker
+    redirect: str | None
+    _arriving: Redirections
 
     async def ask(self, ask: SignIn) -> Mapping[str, str]:
         """Let the person sign in, and return the parameters of the redirection, whose ``state`` is right.
 
         Raises:
-            AuthorizationError: If something else was pasted, or after 100 wrong redirections.
+            AuthorizationError: If something else was pasted, after 100 wrong redirections, or if time runs out.
         """
-        # Showing the URL may take as long as the browser runs, and the redirection may arrive before that; leaving the
-        # block ends the showing.
-        async with background_nursery() as nursery:
-            nursery.start_soon(self._shown, ask)
-            return await self._arriving.one(ask.state)
+        with trio.move_on_after(self.asker.login_timeout):
+            # Showing the URL may take as long as the browser runs, and the redirection may arrive before that; leaving
+            # the block ends the showing.
+            async with background_nursery() as nursery:
+                nursery.start_soon(self._shown, ask)
+                return await self._arriving.one(ask.state)
+        raise self.late(ask.issuer)
+
+    def late(self, issuer: str | None = None) -> AuthorizationError:
+        """Return the error for a person who has not signed in within the time."""
+        return AuthorizationError(
+            "authorization",
+            f"the person did not sign in within {self.asker.login_timeout:g} seconds",
+            issuer=issuer,
+            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
+            " first",
+        )
 
     async def _shown(self, ask: SignIn) -> None:
         # Both ways are open at once: a person who is asked to paste may have a browser that comes back by itself.
         try:
-            pasted = await self._show(ask.url)
+            pasted = await self.asker.show(ask.url)
         except TrioMcpError:
             raise
         # `show` belongs to the program. What it raises ends this sign-in as an error of authorization, which callers
@@ -84,17 +90,21 @@ class Person:
         self._arriving.settle(found)
 
 
+@attrs.frozen
 class Asker:
     """Asks a person to sign in.
 
-    Args:
+    Attributes:
         show: Shows the URL; see `Show`.
         show_code: Shows the code of a device.
+        redirect: The redirect URI, as it was configured; None if no browser comes back.
+        login_timeout: How long a person has to sign in, in seconds.
     """
 
-    def __init__(self, show: Show, show_code: Callable[[ShowCode], Awaitable[None]] = show_code) -> None:
-        self._show = show
-        self._show_code = show_code
+    show: Show
+    show_code: Callable[[ShowCode], Awaitable[None]]
+    redirect: str | None
+    login_timeout: float
 
     @contextlib.asynccontextmanager
     async def opened(self, redirect: str | None) -> AsyncIterator[Person]:
@@ -107,8 +117,8 @@ class Asker:
         """
         if redirect is None or not redirect.startswith("http:"):
             await trio.lowlevel.checkpoint()
-            yield Person(self._show, self._show_code, redirect, Redirections(redirect or ""))
+            yield Person(self, redirect, Redirections(redirect or ""))
             return
         # The port is bound before the flow begins: it is part of the redirect URI that is registered and sent.
         async with listening(redirect) as arriving:
-            yield Person(self._show, self._show_code, arriving.uri, arriving)
+            yield Person(self, arriving.uri, arriving)

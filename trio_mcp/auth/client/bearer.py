@@ -1,4 +1,4 @@
-"""Tokens that the program has, or gets by itself."""
+"""Access tokens that the program itself supplies."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ class _Signer:
     """The token for one server, which all operations share."""
 
     def __init__(self, server: str, token: str | TokenFunction) -> None:
-        self._server = server
-        self.fixed = not callable(token)
+        self.server = server
         self._source = token
         self._token = "" if callable(token) else token
         self._asking = trio.Lock()
@@ -68,12 +67,8 @@ class _Signer:
         """Begin an operation."""
         return _Attempt(self)
 
-    def covers(self, url: str) -> bool:
-        """Return whether the token is for a URL."""
-        return same_origin(url, self._server)
-
     async def token(self, refused: str = "") -> str:
-        """Return a token, another than the one that was refused if the program has another."""
+        """Return a token, and not the one that was refused if the program has another."""
         # Both are empty at first, so the function is called before the first request, too.
         if self._token == refused and callable(self._source):
             # Later operations find the token that the first one got; an operation with a token never waits here.
@@ -93,7 +88,7 @@ class _Attempt:
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
         """Return the field that authorizes a request."""
-        if not self._signer.covers(url):
+        if not same_origin(url, self._signer.server):
             return ()
         self._used = await self._signer.token()
         return (("Authorization", f"Bearer {self._used}"),)
@@ -106,7 +101,7 @@ class _Attempt:
         wanted = read_wanted(headers, token=self._used)
         # Each operation does this once: a function whose tokens are all refused would otherwise send the request
         # forever.
-        if status == 401 and not self._renewed and not self._signer.fixed:
+        if status == 401 and not self._renewed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:
                 return True
@@ -121,7 +116,7 @@ def _refused(status: int, wanted: Wanted) -> AuthorizationError:
         scopes = " ".join(sorted(wanted.scopes or ()))
         problem, advice = "the token does not allow the request", f"get a token with the scopes {scopes}"
         return AuthorizationError("authorization", problem, error=wanted.error, advice=advice if scopes else "")
-    problem = f"the server refuses the token of BearerToken with {status}"
+    problem = f"the server refuses the token of BearerToken with status {status}"
     advice = "pass a token for this server that has not expired, or sign in with OAuth()"
     return AuthorizationError("token", problem, error=wanted.error, advice=advice)
 

@@ -22,22 +22,22 @@ _OF_THE_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-brow
 
 
 async def open_browser(url: str) -> None:
-    """Open a page in the person's web browser, and write its URL to stderr, in case that none opens.
+    """Open a page in the person's web browser, and write its URL to stderr, in case none opens.
 
     Args:
         url: A URL of ``https`` or ``http``.
 
     Raises:
-        AuthorizationError: If it is another kind of URL; nothing is opened then.
+        AuthorizationError: If it is any other URL; nothing is opened then.
     """
     host = _host_of(url)
     await trio.lowlevel.checkpoint()
     # The URL is written first: no one here can tell whether a browser really shows the page.
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
-        # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.
+        # Starting a browser blocks, so a thread does it; it is abandoned if it goes on for as long as the browser runs.
         if not await trio.to_thread.run_sync(_open, url, abandon_on_cancel=True):
-            tell("(There is no web browser here that could be opened.)")
+            tell("(No web browser could be opened here.)")
 
 
 def _host_of(url: str) -> str:
@@ -47,9 +47,9 @@ def _host_of(url: str) -> str:
         host = (parts.hostname or "").encode("idna").decode("ascii")
     except ValueError:
         host = ""
-    # Browsers know schemes that run programs, and some take an argument apart at blanks.
+    # Browsers know schemes that run programs, and some split an argument at spaces.
     if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or not url.isprintable():
-        raise AuthorizationError("authorization", "the URL to open is not one of https or http; nothing was opened")
+        raise AuthorizationError("authorization", "the URL to open is not a URL of https or http; nothing was opened")
     return host
 
 

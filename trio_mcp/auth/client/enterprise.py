@@ -79,8 +79,8 @@ class IdentityAssertion(Machine):
 
 def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
     there, id_token = yield from identify(at.clock)
-    # The request goes to the provider, but the audience is the server's authorization server, where alone the assertion
-    # is accepted (draft-ietf-oauth-identity-assertion-authz-grant). That text leaves `resource` to the client; the
+    # The request goes to the provider, but the audience is the server's authorization server, which alone accepts the
+    # assertion (draft-ietf-oauth-identity-assertion-authz-grant). The draft leaves `resource` to the client; the
     # conformance suite demands it.
     assertion = yield from token_exchange(
         there, id_token=id_token, audience=at.issuer, scopes=scopes, resource=resource

@@ -22,8 +22,8 @@ __all__ = ["Redirections", "listening", "parameters_of"]
 MAX_WRONG: Final = 100
 """Redirections with a wrong ``state`` until it gives up. Chosen: a person makes a handful; no guess succeeds."""
 MAX_CONNECTIONS: Final = 32
-"""Connections at a time; beyond it, the oldest without a whole head gives way. Chosen: a browser opens a few ahead of
-time."""
+"""Connections at a time; if there are more, the oldest without a whole head is closed. Chosen: a browser opens a few
+ahead of time."""
 LONGEST_HEAD: Final = 32 * 1024
 """Bytes of a request. Chosen: codes may have some kilobytes, and browsers send the cookies of all ports."""
 TIMEOUT: Final = 10.0
@@ -52,7 +52,7 @@ _TITLES: Final = {
     200: ("Done", "You can close this page and go back to the program."),
     400: ("Not expected", "This is not the sign-in that the program waits for. It still waits."),
     404: ("Not found", "There is nothing here."),
-    405: ("Not allowed", "Only GET is."),
+    405: ("Not allowed", "Only GET is allowed here."),
 }
 
 
@@ -166,7 +166,7 @@ class Redirections:
         self._silent.pop(scope, None)
         self._answered += 1
         try:
-            await stream.send_all(_response(connection, status))
+            await stream.send_all(_response(status))
             await stream.send_eof()
         except trio.BrokenResourceError:
             pass  # the redirection counts, though the person does not see the page
@@ -187,21 +187,20 @@ class Redirections:
             return 404, None  # such as the icon of the page
         if request.method != b"GET":
             return 405, None
-        # Only a page that the person's browser shows is a redirection. A resource that a page embeds or fetches is
-        # none, and doesn't count as a wrong one: any page could use those up.
+        # Only a page that the person's browser shows is a redirection. A resource that a page embeds or fetches doesn't
+        # even count as a wrong one: any page could use up `MAX_WRONG` with those.
         if any(value != b"document" for name, value in request.headers if name == b"sec-fetch-dest"):
             return 400, None
         found = self.arrived(query)
         return (400 if found is None else 200), found
 
 
-def _response(connection: h11.Connection, status: int) -> bytes:
+def _response(status: int) -> bytes:
     title, text = _TITLES[status]
     body = _PAGE.format(title=title, text=text).encode()
     fields = [*_FIELDS, ("Content-Length", str(len(body))), *([("Allow", "GET")] if status == 405 else [])]
-    if connection.our_state is h11.ERROR:
-        connection = h11.Connection(h11.SERVER)
-    head = connection.send(h11.Response(status_code=status, headers=fields))
+    # This connection is new, since one that has met a malformed request sends nothing more.
+    head = h11.Connection(h11.SERVER).send(h11.Response(status_code=status, headers=fields))
     return (head or b"") + body
 
 

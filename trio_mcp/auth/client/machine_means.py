@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from trio_mcp.auth.client.asking import Asker
-from trio_mcp.auth.client.keeping import Need
+from trio_mcp.auth.client.login_refresh import Need
 from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.rules.dpop import Prover, choose_prover
 from trio_mcp.auth.rules.login import ClientRecord, Login
@@ -29,13 +29,13 @@ AskFor: TypeAlias = Callable[[TokenEndpoint, Collection[str], str | None], Flow[
 
 @attrs.define(kw_only=True)
 class MachineMeans:
-    """The `trio_mcp.auth.client.keeping.Means` of a program.
+    """The `trio_mcp.auth.client.login_refresh.Means` of a program.
 
     Attributes:
         ask_for: Gets the tokens.
         grant: The grant type.
         client: The client at the authorization server; None if the grant needs none.
-        issuer: The authorization server that everything goes to; the first one met if that is None.
+        issuer: The authorization server that everything goes to; None: the first one that a server names.
         options: All options that clients have in common.
         again: Whether the grant is simply requested again once a token has expired.
         asks: Whether a function of the program is called that may ask a person.
@@ -50,8 +50,6 @@ class MachineMeans:
     asks: bool = False
     # The keeper itself asks no person.
     asker: Asker | None = attrs.field(default=None, init=False)
-    redirect: str | None = attrs.field(default=None, init=False)
-    login_timeout: float = attrs.field(default=0.0, init=False)
 
     def accepts(self, login: Login) -> bool:
         """Return True: the store of a program has only its own logins."""
@@ -91,8 +89,7 @@ class MachineMeans:
     def _renew(self, login: Login, prover: Prover | None) -> Flow[Login]:
         # Without a client the login has only a placeholder for one, which must not be sent.
         at = self._endpoint(login.issuer, login.token_endpoint, login.client if self.client else None, prover)
-        tokens = yield from self.ask_for(at, login.asked, login.resource)
-        return renewed(login, tokens)
+        return renewed(login, (yield from self.ask_for(at, login.asked, login.resource)))
 
     def _endpoint(self, issuer: str, url: str, client: ClientRecord | None, prover: Prover | None) -> TokenEndpoint:
         return TokenEndpoint(

@@ -28,7 +28,7 @@ __all__ = ["Assertion", "ClientCredentials", "WorkloadIdentity"]
 Assertion: TypeAlias = Callable[[str, str, str | None], Awaitable[str]]
 """Returns the assertion for an issuer, its token endpoint and a resource (None where none is named)."""
 
-# Chosen; it has to fit into a form that servers read.
+# Chosen: an assertion has to fit into a form that servers still read.
 _MAX_ASSERTION: Final = 64 * 1024
 
 
@@ -58,8 +58,8 @@ class ClientCredentials(Machine):
         client_id: The program's id at the authorization server.
         secret: Its secret.
         key: Its private key; better than a secret, because it never leaves the program.
-        issuer: The authorization server that knows it. Without it, that is the one which the first server names: name
-            it unless you trust each server that you connect to with the secret.
+        issuer: The authorization server that knows it. By default it is the one that the first server names, so pass it
+            unless you trust every server that you connect to with the secret.
         options: Further arguments; see `TokenOptions`.
 
     Raises:
@@ -80,7 +80,7 @@ class ClientCredentials(Machine):
         if (secret is None) == (key is None):
             raise ValueError("ClientCredentials needs either a secret or a key, and not both")
         client = RegisteredClient(client_id, secret=secret, key=key, issuer=issuer)
-        super().__init__(_ask_as_client, options, grant="client_credentials", client=client, issuer=issuer)
+        super().__init__(client_credentials, options, grant="client_credentials", client=client, issuer=issuer)
 
 
 class WorkloadIdentity(Machine):
@@ -91,8 +91,8 @@ class WorkloadIdentity(Machine):
     Args:
         assertion: The file that the platform keeps fresh, or an async function that returns the assertion for an
             issuer, its token endpoint and a resource.
-        issuer: The authorization server that trusts the platform. Without it, that is the one which the first server
-            names: name it unless you trust each server that you connect to with the assertion.
+        issuer: The authorization server that trusts the platform. By default it is the one that the first server names,
+            so pass it unless you trust every server that you connect to with the assertion.
         options: Further arguments; see `TokenOptions`.
     """
 
@@ -115,10 +115,6 @@ class WorkloadIdentity(Machine):
             # The draft allows one try, but a renewal is tried again after a truncated response.
             again=False,
         )
-
-
-def _ask_as_client(at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
-    return client_credentials(at, scopes=scopes, resource=resource)
 
 
 def _ask_as_workload(
@@ -146,10 +142,12 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
     except AuthorizationError:
         raise
     except Exception as exc:
-        problem = f"{what} could not be had: {type(exc).__name__}"
+        problem = f"{what} could not be obtained: {type(exc).__name__}"
         raise AuthorizationError("token", problem, issuer=at.issuer, advice="see the cause of this error") from exc
     if not isinstance(text, str) or not text:
-        raise AuthorizationError("token", f"{what} is not a text, or is empty: {type(text).__name__}", issuer=at.issuer)
+        raise AuthorizationError(
+            "token", f"{what} must be a non-empty string, got {type(text).__name__}", issuer=at.issuer
+        )
     return text
 
 

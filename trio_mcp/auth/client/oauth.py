@@ -14,14 +14,14 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import completed
 from trio_mcp.auth.client.asking import Asker, Show
 from trio_mcp.auth.client.browser import open_browser
-from trio_mcp.auth.client.keeping import Need
+from trio_mcp.auth.client.login_refresh import Need
 from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.signing import Kept
 from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.client.terminal import show_code
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.authorization import authorize, require_pkce
-from trio_mcp.auth.rules.device import device
+from trio_mcp.auth.rules.device import DEVICE_GRANT, device
 from trio_mcp.auth.rules.dpop import Prover, choose_prover
 from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
@@ -112,9 +112,7 @@ class OAuth:
             whole,
             client=client,
             metadata_url=metadata_url,
-            asker=None if show is None else Asker(show, show_code),
-            redirect=redirect,
-            login_timeout=login_timeout,
+            asker=None if show is None else Asker(show, show_code, redirect, login_timeout),
             assume_pkce=frozenset(assume_pkce),
         )
         self._kept = Kept(self._means, whole, store=store)
@@ -158,8 +156,7 @@ class OAuth:
         if not self._means.is_identified(login):
             problem = "it gave no ID token for this client, or one that has expired"
             raise AuthorizationError("token", problem, issuer=issuer, advice="check the clock of this machine")
-        at = self._means.endpoint(login.issuer, login.token_endpoint, login.client, None)
-        return at, login.id_token or ""
+        return self._means.endpoint(login.issuer, login.token_endpoint, login.client, None), login.id_token or ""
 
     async def sign_out(self, server: str) -> bool:
         """Drop the login at a server, or an identity provider, and revoke it.
@@ -189,7 +186,7 @@ class OAuth:
         return found
 
     async def _revoke(self, login: Login, fetch: FetchFunction) -> None:
-        # Such a flow asks no person.
+        # This flow asks no person, so the fetch function is all that it needs.
         if flow := self._means.revoke(login):
             await drive(flow, fetch)
 
@@ -202,8 +199,6 @@ class _SigningIn:
     client: RegisteredClient | None
     metadata_url: str | None
     asker: Asker | None
-    redirect: str | None
-    login_timeout: float
     assume_pkce: frozenset[str]
     provider: bool = False  # whether servers are identity providers, not servers of MCP
 
@@ -216,13 +211,13 @@ class _SigningIn:
         client = self.client
         if client is None:
             return True
-        # Up to the slash by which the issuer's document may differ from what was configured, as when it was signed in.
+        # The document of the issuer may differ from the configured one by a slash at the end, as it may at a sign-in.
         return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
     def refusal(self, need: Need) -> LoginRequired | None:
         if self.asker is not None:
             return None
-        # Quoted, since it may be copied into a shell, and scopes are the server's own words.
+        # The command is quoted, since it may be copied into a shell, and the server has chosen the scopes.
         scopes = [f"--scope={each}" for each in sorted(need.scopes)]
         words = ["trio-mcp", "login", without_query(need.server), *scopes]
         wants = "a login with more scopes" if need.scopes else "a login"
@@ -242,8 +237,8 @@ class _SigningIn:
         found = yield from self._find(need, prefer)
         server, resource = found.server, found.resource
         if need.redirect is not None:
-            # Before a client is registered that could never be used. The device grant has no code in a redirection that
-            # could be stolen.
+            # This comes before the registration of a client that could never be used. The device grant needs no PKCE:
+            # it has no redirection from which a code could be stolen.
             require_pkce(server, self.assume_pkce)
         # Another authorization server learns nothing of what was agreed with the old one.
         if old is not None and old.issuer != server.issuer:
@@ -310,7 +305,7 @@ class _SigningIn:
                 redirect=need.redirect,
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
-                # Binds the code to the key, too (RFC 9449, section 10).
+                # This binds the code to the key, too (RFC 9449, section 10).
                 thumbprint=None if prover is None else prover.thumbprint,
                 prompt=None if self.client is None else self.client.prompt,
             )
@@ -342,8 +337,7 @@ class _SigningIn:
         if self.client is not None:  # the secret may be another one by now
             client = attrs.evolve(client, secret=self.client.secret)
         at = self.endpoint(login.issuer, login.token_endpoint, client, prover)
-        tokens = yield from refresh(at, refresh_token=refresh_token, resource=login.resource)
-        return renewed(login, tokens)
+        return renewed(login, (yield from refresh(at, refresh_token=refresh_token, resource=login.resource)))
 
     def revoke(self, login: Login) -> Flow[None] | None:
         """Return a flow that revokes a login; None if there is nothing to revoke, or nowhere to."""
@@ -357,4 +351,4 @@ class _SigningIn:
 
 
 _CODE_GRANTS = ("authorization_code", "refresh_token")
-_DEVICE_GRANTS = ("urn:ietf:params:oauth:grant-type:device_code", "refresh_token")
+_DEVICE_GRANTS = (DEVICE_GRANT, "refresh_token")

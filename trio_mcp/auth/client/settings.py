@@ -25,6 +25,14 @@ STORES: Final[dict[str, Callable[[], TokenStore]]] = {
     "memory": MemoryTokens,
 }
 
+_ARGUMENTS: Final = {
+    "scopes": "scopes",
+    "metadataUrl": "metadata_url",
+    "redirect": "redirect",
+    "assumePkce": "assume_pkce",
+}
+"""The arguments of `OAuth`, by the keys that are passed on as they are."""
+
 
 def auth_of(settings: object, **further: Any) -> Auth:
     """Return what the settings describe.
@@ -76,14 +84,7 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
         for key in ("issuer", "prompt"):
             if key in given:
                 raise ValueError(f"{key!r} belongs to a 'clientId'")
-    for key, name in (
-        ("scopes", "scopes"),
-        ("metadataUrl", "metadata_url"),
-        ("redirect", "redirect"),
-        ("assumePkce", "assume_pkce"),
-    ):
-        if key in given:
-            settings[name] = given[key]
+    settings |= {name: given[key] for key, name in _ARGUMENTS.items() if key in given}
     return OAuth(**{**settings, **further})
 
 

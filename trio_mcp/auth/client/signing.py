@@ -9,7 +9,7 @@ from functools import partial
 import trio
 
 from trio_mcp._nursery import closing
-from trio_mcp.auth.client.keeping import Keeper, Means
+from trio_mcp.auth.client.login_refresh import Keeper, Means
 from trio_mcp.auth.client.options import TokenOptions
 from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
@@ -28,7 +28,7 @@ class Kept:
     """An ``auth=`` that keeps logins: one for each server, shared by all clients that it is passed to.
 
     Args:
-        means: How logins come about.
+        means: The means by which logins are obtained.
         options: All options: which URLs are fetched, how, and by which clock.
         store: The store of the logins; in memory by default.
         suffix: The end of each key in the store, after the URL of the server.
@@ -112,7 +112,7 @@ class _Signer:
         """Return the login, after a refresh or a new sign-in if it is not good enough.
 
         Args:
-            good: Returns whether a login is good enough. What comes of a new sign-in is returned, whatever it is.
+            good: Returns whether a login is good enough. The result of a new sign-in is returned in any case.
         """
         keeper = self._keeper
         if keeper.login is not None and not good(keeper.login):
@@ -133,20 +133,20 @@ class _Attempt:
 
     def __init__(self, keeper: Keeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
-        self._used: Login | None = None  # what the last request was signed with
-        self._nonce: str | None = None  # what its proof had
+        self._used: Login | None = None  # the login that the last request was signed with
+        self._nonce: str | None = None  # the nonce in its proof
         self._url = ""
         self._asks = True
         self._nonces = 0
-        self._refreshed = False  # the last token was got by a refresh, and not accepted yet
-        self._entered = False  # a person has signed in
+        self._refreshed = False  # whether the last token came from a refresh, and was not accepted yet
+        self._entered = False  # whether a person has signed in
         self._step_ups = StepUps()
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
         """Return the header fields that authorize a request."""
         keeper = self._keeper
         self._used, self._url = None, url
-        self._asks = method != "DELETE"  # the end of a session, which is worth no login
+        self._asks = method != "DELETE"  # it ends a session, which is not worth a sign-in
         if not self._ours():
             return ()
         if keeper.stale() and keeper.login is not None:
@@ -165,7 +165,7 @@ class _Attempt:
         return signed
 
     def _ours(self) -> bool:
-        # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
+        # Only the origin is compared: the endpoint that HTTP+SSE announces need not be below the server's URL.
         return same_origin(self._url, self._keeper.server)
 
     async def again(self, status: int, headers: Headers) -> bool:
@@ -233,7 +233,7 @@ class _Attempt:
         issuer = None if login is None else login.issuer
         if status == 403:
             scopes = f": it needs {join_scopes(wanted.scopes)}" if wanted.scopes else ""
-            problem = f"{server} finds the scopes that were granted insufficient{scopes}"
+            problem = f"{server} says that the granted scopes are not enough{scopes}"
             advice = "sign out and in again if more can be granted now"
         else:
             problem = f"{server} refuses the token that was issued for it"

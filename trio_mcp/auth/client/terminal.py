@@ -17,7 +17,7 @@ from trio_mcp.errors import LoginRequired
 __all__ = ["paste_redirect", "printable", "show_code", "tell"]
 
 TERMINAL = "/dev/tty"
-"""The terminal that this process belongs to. Not stdin, which may be a pipe that carries something else."""
+"""The terminal that this process belongs to; stdin may be a pipe that carries something else."""
 MAX_LINE: Final = 64 * 1024
 """Bytes of a line; chosen."""
 
@@ -66,7 +66,7 @@ async def paste_redirect(url: str) -> str:
             with contextlib.suppress(ValueError):
                 if parse_qs(urlsplit(line).query).get("state") == state:
                     return line
-            _write(terminal, "That is not the URL that this sign-in ends on. Paste the whole of it:\n")
+            _write(terminal, "That is not the URL that this sign-in ends on. Paste the whole URL:\n")
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def _terminal() -> Iterator[int]:
         ) from None
     try:
         before = termios.tcgetattr(terminal)
-        # In line mode, a terminal takes no more than 4096 bytes of a line, on macOS 1024: some codes are longer.
+        # In line mode, a terminal accepts no more than 4096 bytes of a line, and 1024 on macOS: some codes are longer.
         now = termios.tcgetattr(terminal)
         # The echo and Ctrl-C stay, but Ctrl-D becomes an ordinary byte: see `_line`.
         now[3] &= ~termios.ICANON

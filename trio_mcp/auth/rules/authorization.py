@@ -62,7 +62,7 @@ def authorize(
         scopes: The scopes to ask for.
         assume_pkce: Issuers that support PKCE without saying so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
-        prompt: The question that the person always gets; None leaves it to the authorization server, except for the
+        prompt: The prompt that the person always gets; None leaves it to the authorization server, except for the
             consent that a refresh token may need.
 
     Raises:
@@ -79,10 +79,10 @@ def authorize(
         "state": state,
         "code_challenge": challenge_of(verifier),
         "code_challenge_method": "S256",
-        # Sent whether or not the authorization server knows it (2025-06-18); 2025-03-26 has no such parameter.
+        # It is sent whether or not the authorization server knows it (2025-06-18); 2025-03-26 does not have it.
         "resource": found.audience,
         "scope": join_scopes(scopes) or None,
-        # RFC 9449, section 10: who steals the code can't redeem it with another key.
+        # RFC 9449, section 10: a stolen code can't be redeemed with another key.
         "dpop_jkt": thumbprint,
         "prompt": prompt or _prompt(client, scopes),
     }
@@ -92,8 +92,9 @@ def authorize(
 
 
 def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
-    # OpenID Connect Core, section 11: without it, no refresh token, unless there was consent in another way. Where a
-    # client was registered by hand, that is often an administrator's, and people could not sign in who may not consent.
+    # Without this prompt there is no refresh token, unless consent was given in another way (OpenID Connect Core,
+    # section 11). For a client that was registered by hand, an administrator has often consented for all: with the
+    # prompt, people who may not consent themselves could not sign in.
     return "consent" if OFFLINE in scopes and client.origin != "given" else None
 
 
@@ -112,7 +113,7 @@ def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) 
 def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) -> None:
     """Check that an authorization server supports PKCE with S256: call it before anything is registered there.
 
-    Where there is no metadata, there is nothing to look it up in: PKCE is sent, and 2025-03-26 demands it.
+    Without metadata this can't be checked: PKCE is sent, as 2025-03-26 demands.
 
     Raises:
         AuthorizationError: If its metadata doesn't say so, and the issuer is not among ``assume_pkce``.
@@ -147,18 +148,18 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMeta
         AuthorizationError: If it is not an authorization, or not this one.
     """
     problem = None
-    # Bytes are compared, as `compare_digest` raises for text beyond ASCII; `replace`, as half a character can't be
-    # encoded.
+    # Bytes are compared, as `compare_digest` raises for text beyond ASCII; `replace` is needed for lone surrogates,
+    # which can't be encoded.
     if not hmac.compare_digest(parameters.get("state", "").encode(errors="replace"), state.encode()):
         problem = "its state is not the one that was sent"
     # An `iss` is compared character by character, announced or not: even a slash at the end makes it another issuer.
     elif "iss" in parameters and parameters["iss"] != at.issuer:
-        problem = "it comes from another authorization server than the one that was asked"
+        problem = "it comes from a different authorization server from the one that was asked"
     elif "iss" not in parameters and at.sends_iss:
-        problem = "it doesn't say which authorization server it comes from, as this one always does"
+        problem = "it doesn't say which authorization server it comes from, though this one promises to"
     if problem is not None:
         raise AuthorizationError(REDIRECTION, problem, issuer=at.issuer, advice="sign in again")
-    # The error comes before the code: where both are sent, it is an error.
+    # An error is looked for first: it counts even if a code is sent with it.
     if "error" in parameters:
         error = cleaned(parameters["error"])
         description = cleaned(parameters.get("error_description"))

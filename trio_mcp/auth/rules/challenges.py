@@ -18,7 +18,7 @@ from trio_mcp.http.headers import Headers
 __all__ = ["MAX_FIELD", "Challenge", "Wanted", "format_challenge", "parse_challenges", "read_wanted"]
 
 MAX_FIELD = 16 * 1024
-"""The longest field that is read, in characters; chosen. What comes after it is ignored."""
+"""The longest field that is read, in characters; chosen. The rest is ignored."""
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -58,7 +58,7 @@ class Challenge:
 
 @attrs.frozen
 class Wanted:
-    """The demands of the challenges of one response with the schemes Bearer and DPoP.
+    """The demands that the challenges of one response make, for the schemes Bearer and DPoP.
 
     Attributes:
         metadata: The URL of the resource metadata, as it was sent, or None.
@@ -110,7 +110,7 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
 def parse_challenges(text: str) -> list[Challenge]:
     """Return the challenges in a field value; never raises, and takes time in proportion to the length of the text.
 
-    A challenge ends where it is malformed: it keeps the parameters before that, and those after it belong to none.
+    A challenge ends where it is malformed: it keeps the parameters before that. Those after it belong to no challenge.
     """
     text = text[:MAX_FIELD]
     challenges: list[Challenge] = []

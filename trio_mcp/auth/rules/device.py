@@ -11,15 +11,15 @@ from trio_mcp.auth.rules.token_answers import Tokens, seconds
 from trio_mcp.auth.rules.token_requests import TokenEndpoint, granted, to_tokens, with_target
 from trio_mcp.errors import AuthorizationError
 
-__all__ = ["device"]
+__all__ = ["DEVICE_GRANT", "device"]
 
 _STEP: Final = "device"
-_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
-# Shown in a terminal: nothing that could move its cursor.
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+# The code is shown in a terminal, so it contains nothing that could move the cursor.
 _CODE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,63}")
-# A person opens it: no `javascript:` or `file:`, and no control characters either.
+# A person opens the URL, so `javascript:`, `file:` and control characters are not allowed.
 _URL = re.compile(r"https?://[\x21-\x7e]{1,2000}")
-# In seconds: what holds where the server says nothing, and what it can ask for at most.
+# In seconds: the default if the server says nothing, and the most that it can ask for.
 _LIFETIME: Final = 600.0
 _MAX_LIFETIME: Final = 1800.0
 # RFC 8628, section 3.2, and section 3.5 for `_SLOWER`.
@@ -45,12 +45,12 @@ def device(
     """
     ask = with_target({}, scopes, resource)
     if at.client is not None and at.client.method == "client_secret_basic":
-        ask["client_id"] = at.client.id  # RFC 8628, section 3.1: required, whatever else says who asks
+        ask["client_id"] = at.client.id  # RFC 8628, section 3.1: required, however the client proves who it is
     answer = yield from granted(at, _STEP, endpoint, ask)
     show = _read(at, answer)
     yield show
-    # Section 3.4 has no scope here: it belongs to the request for the code.
-    form = with_target({"grant_type": _GRANT, "device_code": str(answer["device_code"])}, (), resource)
+    # The scope belongs to the request for the code alone (section 3.4).
+    form = with_target({"grant_type": DEVICE_GRANT, "device_code": str(answer["device_code"])}, (), resource)
     interval, failures, waited = _interval(answer.get("interval")), 0, 0.0
     while waited < show.expires_in:
         yield Wait(interval)
@@ -59,8 +59,9 @@ def device(
         try:
             answer = yield from granted(at, _STEP, at.url, form)
         except AuthorizationError as exc:
-            # Section 3.5: asked too often, a lost connection, a server that is overloaded: all mean to slow down.
-            # Counted in a row: one lost connection must not cost the person the code that is being entered.
+            # The client slows down if it has asked too often, a connection was lost, or the server is overloaded
+            # (section 3.5). Only failures in a row count: one lost connection must not cost the person the code that is
+            # being entered.
             failures = failures + 1 if exc.error is None else 0
             if exc.error not in ("authorization_pending", "slow_down", None) or failures > _MAX_FAILURES:
                 raise
@@ -74,22 +75,22 @@ def device(
 
 def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     code, user_code = answer.get("device_code"), answer.get("user_code")
-    url = answer.get("verification_uri", answer.get("verification_url"))  # the latter from before it was a standard
+    url = answer.get("verification_uri", answer.get("verification_url"))  # the second name is older than the standard
     complete = answer.get("verification_uri_complete")
-    # Half a character, which JSON may have, could not be sent back.
+    # A lone surrogate, which JSON may contain, could not be sent back.
     if not (isinstance(code, str) and code.isascii() and code):
         raise AuthorizationError(_STEP, "the server's response has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
-        raise AuthorizationError(_STEP, "the server's response has no code and URL to show", issuer=at.issuer)
+        raise AuthorizationError(_STEP, "the server's response has no code or URL that can be shown", issuer=at.issuer)
     return ShowCode(
         url=url,
         code=user_code,
-        # Optional (RFC 8628, section 3.2), so a bad one is left out: the other URL and the code still do.
+        # This one is optional (RFC 8628, section 3.2): if it is invalid, the other URL and the code are enough.
         complete_url=complete if isinstance(complete, str) and _URL.fullmatch(complete) else None,
         expires_in=min(seconds(answer.get("expires_in")) or _LIFETIME, _MAX_LIFETIME),
     )
 
 
 def _interval(value: object) -> float:
-    # At least a second, or 0.001 would make thousands of requests.
+    # The shortest interval is a second: 0.001 would make thousands of requests.
     return min(max(seconds(value) or _INTERVAL, 1.0), _MAX_INTERVAL)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHM", "DpopUse", "Prover", "choose_prover"]
 
 ALGORITHM: Final = "ES256"
-"""The algorithm of proofs: the one that every server which knows DPoP accepts."""
+"""The algorithm of proofs: the one that every server with DPoP accepts."""
 
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
 """Whether tokens are bound to a key: where the authorization server offers it, always, or never."""
@@ -51,7 +51,7 @@ class Prover:
         thumbprint: The thumbprint of the public key (RFC 7638), to which tokens are bound.
 
     Raises:
-        ValueError: If it is anything else.
+        ValueError: If the key is anything else.
         ImportError: Without the extra ``auth``.
     """
 
@@ -67,7 +67,7 @@ class Prover:
         self._sign = _signer(made)
         self._hashed = ("", "")
         self._alike: tuple[object, ...] = ()
-        self._spare: list[str] = []  # proofs that differ from the last one in nothing but their number
+        self._spare: list[str] = []  # proofs that differ from the last one only in their ``jti``
         self._clock = clock
         self._nonces: dict[tuple[str, bool], str] = {}
 
@@ -131,7 +131,7 @@ class Prover:
         if nonce is None or not _NONCE.fullmatch(nonce):
             return
         place = (origin(url), resource)
-        # Taken out first, so that it counts as the newest: what is dropped below is the oldest.
+        # It is taken out first, so that it becomes the newest: the oldest one is dropped below.
         self._nonces.pop(place, None)
         self._nonces[place] = nonce
         if len(self._nonces) > _MAX_NONCES:
@@ -146,9 +146,9 @@ def choose_prover(
     Unless it is required, both the server and its authorization server must know it, and joserfc must be installed.
 
     Args:
-        use: The wish of the program.
+        use: What the program wants.
         found: Where the tokens come from.
-        wanted: The demands of the server.
+        wanted: What the server demands.
         clock: Tells the time.
 
     Raises:
@@ -203,6 +203,6 @@ def _read(text: str) -> Any:
     except (JoseError, ValueError, TypeError, AttributeError, KeyError):
         fits = False
     if not fits:
-        # Without the cause, which may quote the key.
+        # The cause is left out, since it may quote the key.
         raise ValueError(f"the DPoP key is not a private key for {ALGORITHM} as a JWK in JSON")
     return key

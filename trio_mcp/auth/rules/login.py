@@ -84,9 +84,8 @@ class Login:
 
     def to_json(self) -> str:
         """Return the login as JSON, for a store. It is secret."""
-        fields = attrs.asdict(self)
-        # JSON has no sets; sorted, so that the same login is always the same text.
-        return json.dumps({"version": VERSION, **fields}, default=sorted)
+        # JSON has no sets; they are sorted, so that the same login is always the same text.
+        return json.dumps({"version": VERSION, **attrs.asdict(self)}, default=sorted)
 
     @classmethod
     def from_json(cls, text: str) -> Login:
@@ -101,7 +100,7 @@ class Login:
             # The error names only the field: pydantic's message, and a traceback with the cause, would quote the
             # tokens.
             where = ".".join(map(str, exc.errors(include_input=False, include_url=False)[0]["loc"]))
-            raise ValueError(f"no login that this version of trio_mcp wrote{where and f', see {where!r}'}") from None
+            raise ValueError(f"this version of trio_mcp did not write it{where and f', see {where!r}'}") from None
         fields = dict(found)
         del fields["version"]
         return cls(**{**fields, "client": ClientRecord(**dict(found.client))})
@@ -110,8 +109,7 @@ class Login:
 @functools.cache
 def _models() -> Any:
     """Return a model that checks what `Login.to_json` writes; making one takes a moment."""
-    client = _model(ClientRecord)
-    return _model(Login, version=(Literal[1], ...), client=(client, ...))
+    return _model(Login, version=(Literal[1], ...), client=(_model(ClientRecord), ...))
 
 
 def _model(kind: Any, **more: Any) -> Any:

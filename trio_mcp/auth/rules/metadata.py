@@ -38,7 +38,7 @@ class ProtectedResource:
     """The metadata of a server (RFC 9728).
 
     Attributes:
-        resource: Its identifier, byte for byte: what the parameter ``resource`` is everywhere.
+        resource: Its identifier, byte for byte: the value of the parameter ``resource`` everywhere.
         servers: The issuers of its authorization servers, as it names them.
         scopes: The scopes that it lists, or None.
         dpop: The algorithms that it accepts for DPoP; empty if it lists none.
@@ -86,7 +86,7 @@ class AuthorizationServerMetadata:
     introspection: str | None = None
     jwks: str | None = None
     scopes: frozenset[str] | None = None
-    grants: frozenset[str] | None = None
+    grants: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     pkce: tuple[str, ...] | None = None
     documents: bool = False
@@ -145,7 +145,7 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
 
     Args:
         server: The URL of the MCP server.
-        wanted: The demands of its response.
+        wanted: What its response demands.
         policy: Which URLs are allowed.
         prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
 
@@ -276,23 +276,19 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
 def _read_server(
     document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy
 ) -> AuthorizationServerMetadata:
-    endpoints: dict[str, Any] = {}
+    endpoints = {name: document[field] for name, field in _ENDPOINTS.items() if isinstance(document.get(field), str)}
     # All endpoints are checked, used or not: the one for authorization is opened in a browser, and so not checked by a
     # fetch.
-    for name, field in _ENDPOINTS.items():
-        url = document.get(field)
-        endpoints[name] = url if isinstance(url, str) else None
-        if isinstance(url, str):
-            try:
-                policy.check(url, server, SERVER)
-            except AuthorizationError as exc:
-                problem = f"its {field} is refused: {exc.problem}"
-                raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
-    grants = strings(document, "grant_types_supported")
+    for name, url in endpoints.items():
+        try:
+            policy.check(url, server, SERVER)
+        except AuthorizationError as exc:
+            problem = f"its {_ENDPOINTS[name]} is refused: {exc.problem}"
+            raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
     return AuthorizationServerMetadata(
         issuer,
         scopes=_scopes(document),
-        grants=None if grants is None else frozenset(grants),
+        grants=strings(document, "grant_types_supported"),
         methods=strings(document, "token_endpoint_auth_methods_supported"),
         pkce=strings(document, "code_challenge_methods_supported"),
         documents=document.get("client_id_metadata_document_supported") is True,
@@ -342,7 +338,7 @@ def _document(
         return None
     if not 200 <= response.status < 300:
         raise AuthorizationError(
-            step, f"{without_query(url)} was answered with status {response.status}", advice="try again later"
+            step, f"{without_query(url)} responded with status {response.status}", advice="try again later"
         )
     # Many sites respond to every URL with a page.
     if response.headers.media_type == "text/html":
@@ -350,7 +346,7 @@ def _document(
     document = json_object(response)
     if document is None:
         # This isn't passed over, for the same reason as a 429.
-        raise AuthorizationError(step, f"{without_query(url)} was not answered with a JSON object as {JSON}")
+        raise AuthorizationError(step, f"{without_query(url)} did not respond with a JSON object as {JSON}")
     return document
 
 

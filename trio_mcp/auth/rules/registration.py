@@ -41,7 +41,7 @@ class RegisteredClient:
         issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
         key: Its private key, instead of a secret.
         method: How it sends its secret; None: as the authorization server's metadata allows.
-        prompt: The question that the person always gets, such as ``"consent"`` or ``"select_account"`` (OpenID
+        prompt: The prompt that the person always gets, such as ``"consent"`` or ``"select_account"`` (OpenID
             Connect). Some servers give no refresh token without ``"consent"``; others let no one sign in with it where
             an administrator has consented for all.
 
@@ -99,15 +99,14 @@ def register(
         if metadata_url is not None:
             why += ", and it accepts no metadata documents of clients"
         raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
-    # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
-    offered = at.grants or frozenset(grants)
     request: dict[str, Any] = {
         "client_name": name,
-        "grant_types": [grant for grant in grants if grant in offered],
+        # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
+        "grant_types": [grant for grant in grants if grant in (at.grants or grants)],
         "token_endpoint_auth_method": _method_to_ask_for(at.methods),
-        # Not left out, which would mean `code` (RFC 7591, section 2): a device has no redirection for one.
+        # Without this member it would be `code` (RFC 7591, section 2), for which a device has no redirection.
         "response_types": [] if redirect is None else ["code"],
-        # 2026-07-28 demands it: OpenID providers take "web" if it is missing, and may then refuse loopback.
+        # 2026-07-28 demands it: without it, OpenID providers assume "web", and may then refuse loopback.
         "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
     if redirect is not None:
@@ -127,9 +126,9 @@ def register(
 
 
 def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: str | None) -> ClientRecord:
-    # Before anything is sent: its id and secret are for this issuer only. A slash may differ, as people write it.
+    # This comes before anything is sent: the id and the secret are for this issuer only, up to a slash at the end.
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
-        problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
+        problem = f"the client {client.id!r} is registered with {client.issuer}, but the server names another issuer"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
     method = client.method or choose_method(at.methods, secret=client.secret is not None, key=client.key is not None)
     if method is None:
@@ -139,7 +138,7 @@ def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: 
 
 
 def _method_to_ask_for(methods: Collection[str] | None) -> AuthMethod:
-    # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
+    # A secret that anyone can register proves nothing, so it is asked for only where the server demands it.
     if methods is None or "none" in methods:
         return "none"
     # With Basic some servers want the client_id in the body, too, and others refuse it there.
@@ -175,19 +174,19 @@ def _read(
     registered = answer.get("redirect_uris")
     # RFC 7591, section 3.2.1, allows the server to replace it, but then no sign-in would come back here.
     if redirect is not None and isinstance(registered, list) and redirect not in registered:
-        raise unusable("another redirect URI was registered than the one that was asked for")
+        raise unusable("the registered redirect URI is not the one that was asked for")
     method: Any = answer.get("token_endpoint_auth_method")
     if method is None:
         method = request["token_endpoint_auth_method"]
-        if (method == "none") is (secret is not None):  # it decided otherwise, and didn't say so
+        if (method == "none") is (secret is not None):  # the server decided otherwise, and didn't say so
             method = choose_method(at.methods, secret=secret is not None)
-    # `private_key_jwt`: no key was registered by which it could check an assertion.
+    # `private_key_jwt` can't work: no key was registered by which the server could check an assertion.
     if method not in get_args(AuthMethod) or method == "private_key_jwt":
         raise unusable("it wants the client to prove who it is in a way that was not asked for")
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires: Any = answer.get("client_secret_expires_at")
-    # 0: it never expires. A date far beyond all dates doesn't fit into a float, and means the same.
+    # 0 means that it never expires, and so does a number beyond all dates, which may not even fit into a float.
     number = isinstance(expires, int | float) and not isinstance(expires, bool)
     limit = float(expires) if number and 0 < expires < 1e12 else None
     return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
@@ -196,8 +195,8 @@ def _read(
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:
     """Return whether a client that was registered before can sign in again, at the same issuer.
 
-    Not if its secret has expired, or if it was registered with another redirect URI or for fewer scopes; nor if it was
-    not registered at all, as `register` gives the same client then, and asks no one for it.
+    It can't if its secret has expired, or if it was registered with another redirect URI or for fewer scopes. A client
+    that did not register itself isn't reused either: `register` returns it again without asking the server.
     """
     if record.origin != "registered" or record.redirect != redirect:
         return False

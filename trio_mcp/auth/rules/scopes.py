@@ -19,7 +19,7 @@ OFFLINE = "offline_access"
 
 def read_scopes(text: str) -> frozenset[str]:
     """Return the scopes in a ``scope`` parameter; malformed ones are left out."""
-    # At spaces alone (RFC 6749, section 3.3): what has a tab in it is one malformed scope, not two good ones.
+    # Only spaces separate scopes (RFC 6749, section 3.3): two words with a tab between them are one malformed scope.
     return frozenset(scope for scope in text.split(" ") if SCOPE.fullmatch(scope))
 
 
@@ -36,10 +36,10 @@ def select_scopes(
     offered: frozenset[str] | None,
     offline: bool = True,
 ) -> frozenset[str]:
-    """Return the scopes to ask for; empty: send no ``scope`` at all.
+    """Return the scopes to ask for; if there are none, no ``scope`` is sent at all.
 
-    Those of the challenge, else all that the resource metadata lists (2025-11-25 `basic/authorization`, section Scope
-    Selection Strategy). Scopes given by the program join the former and replace the latter.
+    They are those of the challenge, or else all that the resource metadata lists (2025-11-25 `basic/authorization`,
+    section Scope Selection Strategy). Scopes given by the program are added to the former, and replace the latter.
 
     Args:
         given: The scopes that the program asks for, or None.
@@ -52,7 +52,7 @@ def select_scopes(
     # An empty set counts, too: then no scope is needed, and the listed ones are not requested.
     if given is None and challenged is None:
         scopes = listed or frozenset()
-    # Resources have no business with it (2026-07-28, section Refresh Tokens), and who does not offer it may refuse it.
+    # It is not for resources (2026-07-28, section Refresh Tokens), and a server that does not offer it may refuse it.
     if OFFLINE not in (given or ()):
         scopes -= {OFFLINE}
     # 2026-07-28 allows it only where the authorization server lists it.
@@ -63,15 +63,16 @@ def select_scopes(
 
 @attrs.define
 class StepUps:
-    """The times that one operation has asked for more scopes."""
+    """The sets of scopes that one operation has asked for."""
 
     _asked: list[frozenset[str]] = attrs.field(factory=list, init=False)
 
     def more(self, challenged: frozenset[str] | None, held: Collection[str]) -> frozenset[str] | None:
-        """Return the scopes to authorize next, after a 403 with ``insufficient_scope``; None: give up.
+        """Return the scopes to authorize next, after a 403 with ``insufficient_scope``; None to give up.
 
-        They are the union of what the server asks for now with all before it. The same set is not asked for twice,
-        although it may be one that an earlier operation asked for: people don't always grant everything.
+        They are the union of the scopes that the server asks for now and all earlier ones. An operation does not ask
+        for the same set twice, but it may ask for one that an earlier operation asked for: people don't always grant
+        everything.
 
         Args:
             challenged: The scopes that the server asks for, or None.
@@ -84,5 +85,5 @@ class StepUps:
         return None if union in self._asked else union
 
     def took(self, scopes: frozenset[str]) -> None:
-        """Count a time, unless another operation asked for scopes meanwhile, which may do."""
+        """Record that these scopes were asked for."""
         self._asked.append(scopes)

@@ -1,4 +1,4 @@
-"""The steps that a flow yields, and what comes back for each.
+"""The steps that a flow yields, and the outcome of each.
 
 A flow is a generator: it yields a step, is sent the outcome, and returns what it was for. So it reads from top to
 bottom, and knows neither an event loop nor a network. Errors end it as `AuthorizationError`.
@@ -20,10 +20,10 @@ ResultT = TypeVar("ResultT")
 
 @attrs.frozen
 class Fetch:
-    """Make an HTTP exchange. Sent back: a `Fetched`, whatever its status.
+    """Make an HTTP exchange. The outcome is a `Fetched`, whatever its status.
 
-    The one who makes it holds it to the URL policy, bounds it in size and time, and raises an `AuthorizationError` into
-    the flow if it fails; redirections are followed only for a GET, under the same policy.
+    The driver of the flow applies the URL policy, bounds the exchange in size and time, and raises an
+    `AuthorizationError` into the flow if it fails. Redirections are followed only for a GET, under the same policy.
 
     Attributes:
         step: The purpose, as `AuthorizationError.step` names it.
@@ -37,7 +37,7 @@ class Fetch:
     step: str
     method: str
     url: str
-    # Not shown, as a repr may get into a log: credentials and proofs in these, codes and secrets in the body.
+    # Neither is in the repr, which may get into a log: fields have credentials and proofs, the body codes and secrets.
     fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
     limit: int = 64 * 1024
@@ -54,7 +54,7 @@ class Fetched:
 
 @attrs.frozen
 class SignIn:
-    """Let a person sign in in a browser. Sent back: the parameters of the redirection, a mapping of strings.
+    """Let a person sign in in a browser. The outcome is the parameters of the redirection, a mapping of strings.
 
     Attributes:
         url: The URL to open.
@@ -72,7 +72,7 @@ class SignIn:
 
 @attrs.frozen
 class ShowCode:
-    """Show a person where to enter a code (RFC 8628). Sent back: None, at once."""
+    """Show a person where to enter a code (RFC 8628). The outcome is None, at once."""
 
     url: str
     code: str = attrs.field(repr=False)
@@ -82,14 +82,14 @@ class ShowCode:
 
 @attrs.frozen
 class Wait:
-    """Wait before the next step. Sent back: None."""
+    """Wait before the next step. The outcome is None."""
 
     seconds: float
 
 
 @attrs.frozen
 class CallFunction:
-    """Call a function of the program. Sent back: what it returns; its exceptions are raised into the flow.
+    """Call a function of the program. The outcome is its result; its exceptions are raised into the flow.
 
     Attributes:
         function: An async function, which may take its time.

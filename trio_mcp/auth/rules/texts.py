@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from trio_mcp.auth.rules.steps import Fetched
+from trio_mcp.http.headers import Headers
 
-__all__ = ["cleaned", "json_object", "strings"]
+__all__ = ["cleaned", "clock_ahead", "json_object", "strings"]
 
 
 def cleaned(text: object) -> str | None:
@@ -19,10 +21,18 @@ def cleaned(text: object) -> str | None:
     return "".join(character if character.isprintable() else " " for character in text[:300]).strip() or None
 
 
+def clock_ahead(headers: Headers, now: float) -> float:
+    """Return by how many seconds our clock is ahead of that of a response; 0 if the response has no valid date."""
+    try:
+        return now - parsedate_to_datetime(headers.get("Date") or "").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
 def json_object(response: Fetched) -> dict[str, Any] | None:
     """Return the JSON object in a response, or None if its body is anything else.
 
-    The media type counts, too: many servers answer every URL with a page.
+    The media type counts, too: many servers respond to every URL with a page.
     """
     if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
         return None

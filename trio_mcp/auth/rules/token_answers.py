@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
 import attrs
 
 from trio_mcp.auth.rules.scopes import read_scopes
 from trio_mcp.auth.rules.steps import Fetched
-from trio_mcp.auth.rules.texts import cleaned, json_object
+from trio_mcp.auth.rules.texts import cleaned, clock_ahead, json_object
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
 __all__ = ["Tokens", "error_code", "id_token_holds", "read_tokens", "refusal", "seconds"]
 
-# RFC 6749, appendix A.12: what can be sent in a header field, without a space.
+# RFC 6749, appendix A.12, without the space, so that a token can be sent in a header field.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-# Appendix A.17; half a character of UTF-16, which JSON may have, could not even be sent.
+# Appendix A.17; a lone surrogate, which JSON may contain, could not even be sent.
 _TEXT = re.compile(r"[\x20-\x7e]+")
-# Every JWT begins with it: an assertion, or a proof.
+# Every JWT begins with this, and so does every assertion and proof.
 _JWT: Final = "eyJ"
 # RFC 6749, appendix A.7 allows more, but all that are registered look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
@@ -39,11 +37,11 @@ _MAX_SKEW: Final = 120
 
 _ADVICE: Final = {
     "invalid_client": "check the client's id and its secret or key",
-    "invalid_grant": "what was presented has expired, was used before, or is for another client",
+    "invalid_grant": "the code, token or assertion has expired, was used before, or is for another client",
     "unauthorized_client": "allow this client the grant at the authorization server",
     "unsupported_grant_type": "this authorization server can't be used in this way",
     "invalid_scope": "ask for scopes that the authorization server knows",
-    "invalid_target": "the authorization server does not know the resource; it must be told of it",
+    "invalid_target": "register the resource with the authorization server, which does not know it",
     "invalid_dpop_proof": "check this machine's clock, or do without DPoP",
     "access_denied": "the person, or a rule of the authorization server, said no",
     "expired_token": "the code was not entered in time: start again",
@@ -133,9 +131,9 @@ def seconds(value: object) -> float | None:
 
 
 def error_code(response: Fetched) -> str | None:
-    """Return the error code that a response carries; None if it grants something, or says nothing of the grant.
+    """Return the error code that a response carries; None if it grants something, or says nothing about the grant.
 
-    A server that is overloaded or broken (429, 5xx) says nothing of the grant, whatever it writes.
+    A server that is overloaded or broken (429, 5xx) says nothing about the grant, whatever it writes.
     """
     # Callers drop a login for `invalid_grant`: if an outage could cause that, it would send everyone to sign in again.
     if response.status == 429 or response.status >= 500:
@@ -192,14 +190,11 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 
 def _skew(headers: Headers, now: float) -> str:
     """Return a remark on this machine's clock if it and the server's differ."""
-    try:
-        # Proofs and assertions are often refused because of differing clocks, and no error code says so.
-        behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
-    except (ValueError, TypeError, OverflowError):
+    # Proofs and assertions are often refused because of differing clocks, and no error code says so.
+    ahead = clock_ahead(headers, now)
+    if abs(ahead) <= _MAX_SKEW:
         return ""
-    if math.fabs(behind) <= _MAX_SKEW:
-        return ""
-    return f"this machine's clock is {math.fabs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the server's"
+    return f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
 
 
 def _text(value: object) -> str | None:

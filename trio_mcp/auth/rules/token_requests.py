@@ -101,7 +101,7 @@ def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = Non
     return _ask(at, "refresh", "refresh_token", {"refresh_token": refresh_token}, resource=resource)
 
 
-def client_credentials(at: TokenEndpoint, *, scopes: Collection[str] = (), resource: str | None = None) -> Flow[Tokens]:
+def client_credentials(at: TokenEndpoint, scopes: Collection[str] = (), resource: str | None = None) -> Flow[Tokens]:
     """Ask for a token for the client itself.
 
     Raises:
@@ -181,10 +181,10 @@ def to_login(
     asked: Collection[str] = (),
     revocation_endpoint: str | None = None,
 ) -> Login:
-    """Return the login that tokens are the beginning of.
+    """Return the login that begins with these tokens.
 
     Args:
-        at: Where they are from.
+        at: The endpoint that granted them.
         tokens: The tokens.
         resource: The resource that they are for.
         asked: The scopes that were asked for.
@@ -204,7 +204,7 @@ def to_login(
         scopes=tokens.scopes or frozenset(asked) or None,
         asked=frozenset(asked),
         revocation_endpoint=revocation_endpoint,
-        # Kept for a bearer token, too: the refresh token of a public client is bound to it (RFC 9449, section 5).
+        # It is kept for a bearer token, too: the refresh token of a public client is bound to it (RFC 9449, section 5).
         dpop_key=at.prover.key if at.prover else None,
         id_token=tokens.id_token,
     )
@@ -233,7 +233,7 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
         form: The parameters, without those of the client.
 
     Raises:
-        AuthorizationError: If the client lacks what it proves itself with.
+        AuthorizationError: If the client lacks the secret or the key by which it proves who it is.
     """
     # Two requests are the limit: a server could demand another nonce each time.
     for last in (False, True):
@@ -266,7 +266,7 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
         form: The parameters, without those of the client.
 
     Raises:
-        AuthorizationError: If the server answers anything else.
+        AuthorizationError: If the server responds with anything else.
     """
     response = yield from post(at, step, url, form)
     answer = json_object(response)

@@ -37,7 +37,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*
 _AUTHORITY = re.compile(r"(?:([A-Za-z0-9._\-]+)|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{1,5}))?")
 _DOTS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
-# A WebSocket is of the same server as the HTTP next to it.
+# A WebSocket counts as HTTP of the same server.
 _PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 _PLAIN: Final = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 
@@ -76,7 +76,7 @@ def take_apart(url: str) -> Parts:
     """Take apart a URL of HTTP or of a WebSocket.
 
     Raises:
-        ValueError: If it is anything else, or contains what such a URL has no need of; the text says what.
+        ValueError: If it is anything else, or contains something that such a URL doesn't need; the text says what.
     """
     if len(url) > MAX_URL:
         raise ValueError(f"is longer than {MAX_URL} characters")
@@ -117,13 +117,13 @@ def origin(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return a URL for a message: its query may be secret, and so may what was filled in by a configuration."""
+    """Return a URL for a message: its query may be secret, and so may text that a configuration filled in."""
     head, query, _ = as_written(url).partition("?")
     return head + ("?…" if query else "")
 
 
 def same_origin(url: str, server: str) -> bool:
-    """Return whether a URL has the origin of a server; what a server names need not be a URL, and then it has not."""
+    """Return whether a URL has the origin of a server; a text that is not a URL, which a server may name, has none."""
     try:
         return url == server or origin(url) == origin(server)
     except ValueError:
@@ -156,7 +156,7 @@ def covers(resource: str, server: str, *, parent: bool = True) -> bool:
         whole, part = take_apart(resource), take_apart(server)
     except ValueError:
         return False
-    # Dots are resolved on the way, so such a path may lead out of the segments that are compared here.
+    # Dots are resolved on the way, so a path with them may lead out of the segments that are compared here.
     if whole.origin != part.origin or whole.dotted or part.dotted:
         return False
     above, below = whole.path.removesuffix("/"), part.path.removesuffix("/")
@@ -177,7 +177,7 @@ def same_issuer(advertised: str, published: str) -> bool:
 
 
 def _literal(host: str) -> Reach | None:
-    # None for a name; also for the spellings of an address that only resolvers know (`0x7f.1`).
+    # This is None for a name, and for the spellings of an address that only resolvers know (`0x7f.1`).
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -205,8 +205,9 @@ def _host(name: str) -> str:
 class UrlPolicy:
     """Which URLs that a peer names are fetched or opened.
 
-    They are ``https``, have no user name and no fragment, and lead to addresses of the public internet, or to such as
-    the MCP server has itself. ``http`` is for loopback only, and only where the MCP server is on loopback, too.
+    They are ``https``, have no user name and no fragment, and lead to addresses of the public internet, or to addresses
+    of the kind that the MCP server itself has. ``http`` is for loopback only, and only if the MCP server is on
+    loopback, too.
 
     Args:
         hosts: Names of hosts that are trusted beyond that: they may have a private address and use ``http``.
@@ -238,7 +239,7 @@ class UrlPolicy:
             raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
         # This comes before the trusted hosts: no one has a reason to trust a cloud's metadata service.
         if _literal(parts.host) is Reach.NEVER:
-            raise AuthorizationError(step, f"the URL {shown(url)} leads to no host of a network")
+            raise AuthorizationError(step, f"the URL {shown(url)} leads to an address that is never allowed")
         if parts.host in self.hosts:
             return
         near = _is_loopback(parts.host)
@@ -269,7 +270,7 @@ class UrlPolicy:
         widest = min(map(reach, near), default=Reach.GLOBAL)
         if found is Reach.NEVER or found > widest:
             what = {Reach.LOOPBACK: "this machine", Reach.PRIVATE: "a private network"}.get(
-                found, "no host of a network"
+                found, "an address that is never allowed"
             )
             problem = f"the URL {shown(url)} leads to {what} ({address[:50]})"
             raise AuthorizationError(step, problem, advice="" if found is Reach.NEVER else _trust(host))

@@ -54,7 +54,7 @@ class Claims:
 
     Attributes:
         issuer: Who issued it.
-        subject: The person or the program that it stands for.
+        subject: The person or the program that it was issued for.
         audience: The servers it is for; one of them must be this one.
         expires_at: Until when it holds, in seconds since the epoch.
         client_id: The client it was issued to.
@@ -119,8 +119,8 @@ class Demands:
         # A slash at the end may differ, as the issuer's own spelling is unknown before its metadata was fetched; then
         # the verifier compares exactly.
         if not any(slashless(claims.issuer) == slashless(issuer) for issuer in self.issuers):
-            raise InvalidToken("it is of another issuer")
-        # They are compared as they are first: an audience need not be a URL, and in other names every letter counts.
+            raise InvalidToken("it is from another issuer")
+        # They are first compared as they are: an audience need not be a URL, and in other names every letter counts.
         if self.audiences.isdisjoint(claims.audience) and not self._is_meant(claims.audience):
             raise InvalidToken("it is for another server: its audience does not name this one")
         now = self.clock()
@@ -129,11 +129,11 @@ class Demands:
             raise InvalidToken("it has expired")
         for moment in (claims.not_before, claims.issued_at):
             if moment is not None and not moment <= now + LEEWAY:
-                raise TooEarly(f"it holds from {moment - now:.0f} s from now on: is the clock of this machine right?")
+                raise TooEarly(f"it is not valid for another {moment - now:.0f} s: is the clock of this machine right?")
 
     def _is_meant(self, audience: tuple[str, ...]) -> bool:
         # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).
-        # Only so many: no signature has been checked yet, so anyone may have sent them.
+        # Only the first are looked at: no signature has been checked yet, so anyone may have sent them.
         return not self.audiences.isdisjoint(map(canonical, audience[:MAX_AUDIENCES]))
 
 
@@ -163,7 +163,8 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
         InvalidToken: If something is missing or of the wrong type.
     """
     # `client_id` is RFC 9068's; OpenID Connect says `azp`, Okta `cid`, and Entra in its older tokens `appid`.
-    client_id = _first_text(values, "client_id", "azp", "cid", "appid")
+    texts = (_text(values, name) for name in ("client_id", "azp", "cid", "appid"))
+    client_id = next(filter(None, texts), None)
     return Claims(
         _text(values, "iss") or issuer or _missing("iss"),
         # An introspection response may lack it (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
@@ -192,10 +193,6 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _first_text(values: Mapping[str, Any], *names: str) -> str | None:
-    return next((value for name in names if (value := _text(values, name))), None)
-
-
 def _list(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = values.get(name, ())
     found = (value,) if isinstance(value, str) else value
@@ -215,7 +212,7 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 def is_time(value: object) -> bool:
     """Return whether a value can be a time, in seconds since the epoch."""
-    # Bounded: JSON has integers of any length, which no float can hold.
+    # The bound is needed because JSON has integers of any length, which don't fit into a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MAX_TIME
 
 

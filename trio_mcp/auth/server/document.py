@@ -34,7 +34,7 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
 
     Raises:
         TypeError: If it is not a string.
-        ValueError: If it is not such a URL.
+        ValueError: If it can't identify a server.
     """
     if not isinstance(url, str):
         raise TypeError(f"{name} must be a URL, got {type(url).__name__}")
@@ -42,7 +42,7 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
         parts = check_url(url, ("https", "http"))
     except ValueError as exc:
         raise ValueError(f"{name}: {exc}") from None
-    # `urlsplit` does not tell an empty fragment from one that is missing.
+    # `urlsplit` does not distinguish an empty fragment from a missing one.
     if parts.fragment or "#" in url or "@" in parts.netloc or (parts.query and not query):
         raise ValueError(
             f"{name} must be a URL without a user name, {'' if query else 'query, '}and fragment, got {url!r}"
@@ -54,7 +54,7 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
 
 def metadata_url(resource: str) -> str:
     """Return where the metadata of a resource is (RFC 9728, section 3.1)."""
-    # From the URL that was configured, never from `Host` or `Forwarded`: these may be a proxy's, or made up by a
+    # It is made from the configured URL, never from `Host` or `Forwarded`: these may be a proxy's, or made up by a
     # client.
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path.rstrip('/')}"

@@ -30,7 +30,7 @@ MAX_INTROSPECTIONS: Final = 64
 MAX_REFUSED: Final = 1_000
 """How many tokens are remembered that the issuer refused, or that it is being asked about; chosen."""
 REFUSED_FOR: Final = 10.0
-"""For how long, in seconds; chosen."""
+"""How long a refused token is remembered, in seconds; chosen."""
 
 
 class IntrospectionVerifier:
@@ -102,7 +102,7 @@ class _Questions:
         self._question = question
         self._nursery = nursery
         self._limiter = trio.CapacityLimiter(MAX_INTROSPECTIONS)
-        # By the hash of the token.
+        # The keys are hashes of the tokens.
         self._asked: OrderedDict[bytes, _Question] = OrderedDict()
 
     async def verify(self, token: str) -> Claims:
@@ -114,7 +114,7 @@ class _Questions:
         answer = question.answer
         if isinstance(answer, Claims):
             return answer
-        # A copy for each: a traceback grows with each time that an exception is raised.
+        # Each task gets a copy: a traceback grows each time that an exception is raised.
         if isinstance(answer, InvalidToken):
             raise InvalidToken(answer.reason)
         raise Unavailable(str(answer))
@@ -125,7 +125,7 @@ class _Questions:
             # Only a settled question may be dropped: tasks wait for the others.
             oldest = next((each for each, asked in self._asked.items() if asked.done.is_set()), None)
             if oldest is None:
-                raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
+                raise Unavailable(f"{self._issuer} is already being asked about {MAX_REFUSED} tokens")
             del self._asked[oldest]
         question = _Question()
         # A separate task asks: the first task to wait may leave while others still wait.
@@ -157,8 +157,8 @@ class _Questions:
             if response.status != 200:
                 raise Unavailable(f"{endpoint} responded with HTTP {response.status}")
         except Exception:
-            # The endpoint may have moved, so the next question looks for it again. But it doesn't for each token that
-            # the issuer fails on: anyone can make those up.
+            # The endpoint may have moved, so the next question looks for it again, but not for every token on which the
+            # issuer fails: anyone can make those up.
             if self._may_look:
                 self._endpoint = self._given
             raise
@@ -180,7 +180,7 @@ class _Questions:
 
     @property
     def _may_look(self) -> bool:
-        # A clock that was set back must not put it off for as long.
+        # If the clock was set back, the next search must not have to wait until it has caught up.
         return abs(self._setting.clock() - self._looked_at) > RETRY
 
     async def _looked_up(self, fetch: FetchFunction) -> tuple[str, str]:
@@ -209,5 +209,5 @@ def _claims(body: bytes, issuer: str) -> Claims:
     if claims.key is None and str(values.get("token_type")).lower() == "dpop":
         raise InvalidToken("it is bound to a key that its issuer does not name")
     if claims.issuer != issuer:
-        raise InvalidToken("it is of another issuer")
+        raise InvalidToken("it is from another issuer")
     return claims

@@ -1,7 +1,7 @@
 """Signed tokens (JWS in compact form, RFC 7515): parsed once, strictly, with a check of their signatures.
 
-Only algorithms with a public key are known here, so "none", and a public key used as the secret of an HMAC, are
-refused by name. The cryptography is joserfc's.
+Only algorithms with a public key are known here, so neither "none" is accepted nor an HMAC, whose secret could be a
+public key. The cryptography is joserfc's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 }
 """By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
 
-# No padding, blanks or line breaks (RFC 7515, section 2), and a signature: without one, the third part is empty.
+# It has no padding, blanks or line breaks (RFC 7515, section 2). An empty third part would mean no signature.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
@@ -68,23 +68,14 @@ def read_jws(token: str) -> Jws:
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
     # The signature covers these letters as they came, not the JSON that they stand for.
     signed, _, signature = token.rpartition(".")
-    header, _, payload = signed.partition(".")
-    return Jws(read_header(header), _object(payload), signed.encode(), _decoded(signature))
-
-
-def read_header(part: str) -> dict[str, Any]:
-    """Read the first part of a token.
-
-    Raises:
-        InvalidToken: If it is not an object, or changes how to read the token.
-    """
-    header = _object(part)
+    first, _, payload = signed.partition(".")
+    header = _object(first)
     # Every critical parameter is unknown here, so it must be refused (RFC 7515, section 4.1.11); `b64` changes the
     # signed text (RFC 7797).
     for name in ("crit", "b64"):
         if name in header:
             raise InvalidToken(f"its header has {name!r}, which is not supported")
-    return header
+    return Jws(header, _object(payload), signed.encode(), _decoded(signature))
 
 
 def _decoded(part: str) -> bytes:
@@ -127,7 +118,7 @@ def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
 
 
 def import_key(jwk: Any) -> Key:
-    """Make a key of a public JWK.
+    """Make a key from a public JWK.
 
     Raises:
         ValueError: If it is not a public key for signatures that can be checked here.
@@ -135,7 +126,7 @@ def import_key(jwk: Any) -> Key:
     from joserfc.jwk import JWKRegistry
 
     if not isinstance(jwk, dict) or jwk.get("kty") not in ("EC", "RSA", "OKP"):
-        raise ValueError("it is not a key of the types EC, RSA and OKP")
+        raise ValueError("its type is not EC, RSA or OKP")
     # A private key that was published proves nothing: everyone can sign with it.
     if not jwk.keys().isdisjoint({"d", "k", "p", "q", "dp", "dq", "qi", "oth"}):
         raise ValueError("it is a private key")
@@ -146,7 +137,7 @@ def import_key(jwk: Any) -> Key:
         _check_rsa(jwk)
     try:
         key = JWKRegistry.import_key(jwk)
-        key.public_key  # noqa: B018 - only now is it looked at
+        key.public_key  # noqa: B018 - the key is parsed only now
     # Each layer of cryptography reports a bad key with its own exception.
     except Exception as exc:
         raise ValueError(f"it can't be read ({type(exc).__name__})") from None

@@ -23,7 +23,7 @@ __all__ = ["JwtVerifier"]
 # but for another purpose: a proof, an assertion for a token endpoint, a logout.
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt"})
 _ACCESS_TOKEN: Final = frozenset({"at+jwt", "application/at+jwt"})
-# OpenID Connect Core, sections 2 and 3.3.2.11, Back-Channel Logout, section 2.4.
+# OpenID Connect Core, sections 2 and 3.3.2.11; Back-Channel Logout, section 2.4.
 _NOT_IN_ACCESS_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
 # Large providers name the kind of a token in these claims: `typ` is Keycloak's, `token_use` Cognito's.
 _OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use": ("id",)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ from trio_mcp._log import logger
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, find_server
 from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.rules.texts import clock_ahead
 from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.auth.server.claims import InvalidToken
 from trio_mcp.auth.server.jws import import_key, suits
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["IssuerKeys", "KeySet", "NotYet", "Unavailable", "metadata_of"]
 
 FRESH: Final = 600.0
-"""How long keys are used before they are fetched again, in seconds; chosen, as the others here."""
+"""How long keys are used before they are fetched again, in seconds; chosen, as are the others here."""
 STALE: Final = 3600.0
 """How long they are used if they can't be fetched again: a key that was withdrawn must not live on."""
 RETRY: Final = 10.0
-"""How long it takes from one fetch to the next, whatever tokens bring: anyone can make up the name of a key."""
+"""The least time between two fetches, in seconds, whatever tokens arrive: anyone can make up the name of a key."""
 BEHIND: Final = 300.0
 """By how much keys that were fetched may be out of date: issuers have caches, and clocks that differ."""
 MAX_KEYS: Final = 100
@@ -37,7 +37,7 @@ MAX_JWKS: Final = 256 * 1024
 
 
 class Unavailable(Exception):
-    """Whether a token is valid can't be found out now; the text says why."""
+    """It can't be found out now whether a token is valid; the text says why."""
 
 
 class NotYet(Unavailable):
@@ -138,8 +138,8 @@ class IssuerKeys:
 
         Raises:
             InvalidToken: If the issuer has no such key.
-            Unavailable: If the issuer does not respond, and no keys are there that still hold. `NotYet` if the key may
-                be a new one.
+            Unavailable: If the issuer does not respond, and there are no keys that may still be used. `NotYet` if the
+                key may be a new one.
         """
         seen = self._begun
         age = self._clock() - self._fetched_at
@@ -162,8 +162,8 @@ class IssuerKeys:
             await self._renew()
             keys = self._keys or keys
             if lacks_it(keys) and not self._is_settled(seen, issued_at):
-                # The issuer may have begun to sign with a new key since the last fetch. Those who have such a token
-                # must not be sent to sign in again because garbage has used up the fetch that would find the key.
+                # The issuer may have begun to sign with a new key since the last fetch. A client with such a token must
+                # not have to sign in again because garbage has used up the fetch that would find the key.
                 if self._failed_at > self._fetched_at:
                     raise Unavailable(self._problem)
                 raise NotYet(
@@ -190,7 +190,7 @@ class IssuerKeys:
 
     def _start(self) -> None:
         now = self._clock()
-        # A clock that was set back must not put it off for as long.
+        # If the clock was set back, the next fetch must not have to wait until it has caught up.
         if self._under_way is None and abs(now - self._asked_at) > RETRY:
             self._asked_at = now
             self._begun += 1
@@ -226,16 +226,12 @@ class IssuerKeys:
         self._compare_clocks(response)
         keys = KeySet(from_json(response.body))
         if not keys:
-            raise ValueError("not one of them can check signatures")
+            raise ValueError("none of them can check signatures")
         return keys
 
     def _compare_clocks(self, response: Fetched) -> None:
-        """Say so if the clocks differ: it is why good tokens seem expired, or not yet valid."""
-        try:
-            theirs = email.utils.parsedate_to_datetime(response.headers.get("Date") or "").timestamp()
-        except (ValueError, OverflowError):
-            return
-        if abs(ahead := self._clock() - theirs) > LEEWAY:
+        """Log a warning if the clocks differ, which makes good tokens seem expired or not yet valid."""
+        if abs(ahead := clock_ahead(response.headers, self._clock())) > LEEWAY:
             logger.warning(
                 "the clock of this machine is %.0f s %s that of %s: tokens will be refused; set the clock",
                 abs(ahead),
@@ -248,7 +244,7 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerM
     """Find the metadata of an issuer.
 
     Raises:
-        AuthorizationError: If it is not found, or it is of another issuer.
+        AuthorizationError: If it is not found, or belongs to another issuer.
     """
     # The issuer was configured here, so it takes the place of the server that the program trusts.
     return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

@@ -1,4 +1,4 @@
-"""DPoP at a resource server (RFC 9449): proofs are checked, remembered so that none works twice, and given nonces."""
+"""DPoP at a resource server (RFC 9449): it checks proofs, remembers them so that none works twice, and gives nonces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PROOF_ALGORITHMS", "InvalidProof", "NonceNeeded", "Proofs"]
 
 PROOF_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "Ed25519", "RS256", "PS256")
-"""The algorithms accepted for proofs, the one that is preferred first."""
+"""The algorithms accepted for proofs, the preferred one first."""
 
 PROOF_WINDOW: Final = 300.0
 """By how much the time of a proof may differ from ours, in seconds (the DPoP extension of MCP)."""
@@ -48,7 +48,7 @@ class NonceNeeded(Exception):
 
 @attrs.frozen
 class _Prover:
-    """The header of a proof that was good: as long as a client keeps its key, all its proofs have the same."""
+    """The header of a proof that was good: as long as a client keeps its key, all its proofs have the same one."""
 
     key: Key
     algorithm: str
@@ -75,7 +75,7 @@ class Proofs:
         self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
         self._clock = clock
         self._provers: OrderedDict[str, _Prover] = OrderedDict()
-        # These sets have digests. Twice in the life of a proof the older one is dropped.
+        # These sets contain digests. Twice in the life of a proof, the older one is dropped.
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._turned_at = clock()
@@ -114,9 +114,9 @@ class Proofs:
         claims = jws.claims
         # The cheapest checks come first; the order of the list does not matter.
         if prover.thumbprint != key:
-            raise InvalidProof("its key is another one than the token is bound to")
+            raise InvalidProof("its key is not the one that the token is bound to")
         if _text(claims, "htm") != method:
-            raise InvalidProof("its 'htm' is another method than the request's")
+            raise InvalidProof("its 'htm' is not the method of the request")
         if _text(claims, "ath") != token_hash:
             raise InvalidProof("its 'ath' is not the hash of the token")
         self._check_target(_text(claims, "htu"), path)
@@ -210,7 +210,7 @@ def _prover(header: dict[str, Any]) -> _Prover:
     except ValueError as exc:
         raise InvalidToken(f"its 'jwk' is refused: {exc}") from None
     if not suits(key, algorithm):
-        raise InvalidToken("its 'jwk' can't have made a signature by its algorithm")
+        raise InvalidToken("its 'jwk' does not suit its algorithm")
     return _Prover(key, algorithm, key.thumbprint())
 
 
@@ -236,7 +236,7 @@ def plain_url(url: str) -> str:
     """
     parts = urlsplit(url)
     if "@" in parts.netloc or not parts.hostname:
-        raise ValueError("it has no host, or a user name")
+        raise ValueError("it has no host, or has a user name")
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     host, port = parts.hostname, parts.port
     if ":" in host:

@@ -105,7 +105,7 @@ class ResourceServer:
         self._verifier: Verifier = _verifier(verifier)
         self._setting = Demands(
             _issuers(issuers),
-            # The names count as they are, since an audience need not be a URL, and as URLs are compared.
+            # Each name counts as it is, since an audience need not be a URL, and in its canonical form if it is one.
             frozenset(map(canonical, (resource, *audiences))) | {resource, *audiences},
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
             clock=self.clock,
@@ -186,7 +186,7 @@ class _Known:
 
 @attrs.define
 class _Guard:
-    """The judge of one run."""
+    """The guard of one run: it judges requests."""
 
     _verify: Verify
     _setting: Demands
@@ -220,7 +220,7 @@ class _Guard:
         return self._proved(request, scheme, known)
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
-        """Return the refusal of credentials that need not be looked at."""
+        """Return the refusal of credentials that are malformed, or in the wrong place."""
         # This is refused even beside a good token: URLs get into logs and histories (RFC 6750, section 5.3).
         if _has_token(request.scope.get("query_string", b"")):
             return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
@@ -278,11 +278,8 @@ class _Guard:
         except InvalidToken as exc:
             self._tell(exc)
             return self._answers.token()
-        except NotYet as exc:
-            self._tell(exc)
-            return self._answers.unavailable()
         except (Unavailable, AuthorizationError) as exc:
-            self._tell(Unavailable(f"an access token can't be checked: {exc}"))
+            self._tell(exc if isinstance(exc, NotYet) else Unavailable(f"an access token can't be checked: {exc}"))
             return self._answers.unavailable()
         except Exception:
             logger.exception("checking an access token failed")
@@ -350,7 +347,7 @@ def _scopes(given: Collection[str]) -> frozenset[str]:
             raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
     # Refresh tokens don't concern resources (2026-07-28 `basic/authorization`, section Refresh Tokens).
     if "offline_access" in given:
-        raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
+        raise ValueError("scopes must not include 'offline_access': it is for clients and authorization servers")
     return frozenset(given)
 
 

@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> ServerResponse:
-    """Return a response; unless the fields say otherwise it is not to be stored."""
+    """Return a response; unless the fields say otherwise, it must not be stored."""
     # RFC 6749, section 5.1, demands it where there are tokens.
     given = {"Cache-Control": "no-store", **(fields or {})}
     return ServerResponse(status, Headers(given.items()), body)

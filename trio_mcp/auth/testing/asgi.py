@@ -49,8 +49,7 @@ async def respond(
     query = scope.get("query_string", b"").decode("latin-1")
     parts = urlsplit(issuer)
     url = f"{parts.scheme}://{parts.netloc}{scope['path']}" + (f"?{query}" if query else "")
-    fields = Headers(scope["headers"]).as_dict()
-    given = handle(Fetch("", scope["method"], url, fields, body))
+    given = handle(Fetch("", scope["method"], url, Headers(scope["headers"]).as_dict(), body))
     async with trio.open_nursery() as nursery:
         if given.ending in ("silent", "endless"):
             # Neither ends by itself: without this task, the response would go on after the client has left.

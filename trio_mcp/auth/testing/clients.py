@@ -54,7 +54,7 @@ def check_redirects(urls: object) -> tuple[str, ...]:
     for url in urls:
         parts = urlsplit(url)
         if parts.fragment or not parts.scheme or (parts.scheme == "http" and not is_loopback(url)):
-            raise Refused("invalid_redirect_uri", "a redirect URI is https, or http on loopback, without fragment")
+            raise Refused("invalid_redirect_uri", "a redirect URI must be https or loopback http, without a fragment")
     return tuple(urls)
 
 
@@ -140,7 +140,7 @@ class Clients:
         used = [method for method, is_used in ways.items() if is_used]
         if len(used) > 1:
             raise Refused("invalid_request", f"more than one way to authenticate the client: {', '.join(used)}")
-        # RFC 6749, section 5.2: for a client that has tried the field Authorization.
+        # RFC 6749, section 5.2: a client that has tried the field Authorization gets a challenge.
         challenge = {"WWW-Authenticate": "Basic"} if authorization is not None else {}
         method, given, secret = _credentials(authorization, parameters)
         client = self.find(given)
@@ -215,5 +215,5 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
 
 def _names(given: object, known: Collection[str], what: str) -> list[str]:
     if not isinstance(given, list) or not all(isinstance(name, str) and name in known for name in given):
-        raise Refused("invalid_client_metadata", f"{what} has something that is not supported here")
+        raise Refused("invalid_client_metadata", f"{what} contains something that is not supported here")
     return given

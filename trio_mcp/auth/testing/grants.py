@@ -61,7 +61,7 @@ def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tu
     for each in parameters.resources:
         parts = urlsplit(each)
         if not parts.scheme or not parts.netloc or "#" in each or (allowed and each not in allowed):
-            raise Refused("invalid_target", "a resource is not allowed, or not an absolute URI without fragment")
+            raise Refused("invalid_target", "a resource is not allowed, or not an absolute URI without a fragment")
     return parameters.resources
 
 
@@ -73,10 +73,6 @@ class TokenRequest:
     url: str
     parameters: Parameters
     jkt: str | None
-
-    def bound(self, client: KnownClient) -> str | None:
-        """Return the key that refresh tokens are bound to: of public clients only (RFC 9449, section 5)."""
-        return self.jkt if client.method == "none" else None
 
 
 Grant: TypeAlias = Callable[[TokenRequest], dict[str, Any]]
@@ -131,9 +127,9 @@ class Grants:
     def _code(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         code = self.codes.get(parameters["code"])
-        # Before it counts as used: another client that has seen the code must not be able to revoke what it gave.
+        # This comes before the code counts as used: another client that has seen it can't revoke its tokens.
         if code is None or code.family.client != client.id:
-            raise Refused("invalid_grant", "the code is unknown here, or of another client")
+            raise Refused("invalid_grant", "the code is unknown here, or belongs to another client")
         if code.used:  # RFC 6749, section 4.1.2: it may be stolen
             code.family.revoked = True
             raise Refused("invalid_grant", "the code was used before")
@@ -146,28 +142,29 @@ class Grants:
         family = code.family
         if family.jkt not in (None, asked.jkt):
             raise Refused("invalid_grant", "the code is bound to another key")
-        family.jkt = asked.bound(client)
-        resources = check_resources(parameters, family.resources)
-        return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
+        return self._consented(asked, client, family)
 
-    def _is_lasting(self, client: KnownClient, family: Family) -> bool:
-        """Return whether a client gets a refresh token."""
+    def _consented(self, asked: TokenRequest, client: KnownClient, family: Family) -> dict[str, Any]:
+        """Return the first tokens that come from a person's consent."""
+        # The refresh tokens of public clients alone are bound to their keys (RFC 9449, section 5).
+        family.jkt = asked.jkt if client.method == "none" else None
+        resources = check_resources(asked.parameters, family.resources)
         # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
         asks = "offline_access" in family.scopes or "offline_access" not in self._settings["scopes"]
-        return REFRESH in client.grants and asks
+        return self._tokens.issue(family, family.scopes, resources, asked.jkt, REFRESH in client.grants and asks)
 
     def _refresh(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         token = parameters["refresh_token"]
         owner = self._tokens.owner(token)
-        if owner is not None:  # what is refused here leaves the token as it was
+        if owner is not None:  # a refusal here leaves the token as it was
             scopes = read_scopes(parameters, self._settings, owner.scopes)
             resources = check_resources(parameters, owner.resources)
             if owner.jkt not in (None, asked.jkt):
                 raise Refused("invalid_grant", "the refresh token is bound to another key")
         family = self._tokens.exchange(token, client)
         if family is None:
-            raise Refused("invalid_grant", "the refresh token does not hold")
+            raise Refused("invalid_grant", "the refresh token is unknown, revoked or used up")
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=True)
 
     def _credentials(self, asked: TokenRequest) -> dict[str, Any]:
@@ -191,7 +188,7 @@ class Grants:
         scopes = read_scopes(parameters, self._settings)
         family = Family(self._settings["user"], client.id, scopes, check_resources(parameters))
         code = secrets.token_urlsafe(32)
-        # RFC 8628, section 6.1: without vowels, so that no words come about.
+        # RFC 8628, section 6.1: there are no vowels, so that no word appears by chance.
         shown = "-".join("".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(4)) for _ in range(2))
         device = self.devices[code] = Device(client.id, shown, family, self._settings["clock"]() + 600)
         said = {"device_code": code, "user_code": shown, "verification_uri": page, "expires_in": 600}
@@ -202,26 +199,23 @@ class Grants:
         device = self.devices.get(asked.parameters["device_code"])
         now = self._settings["clock"]()
         if device is None or device.client != client.id or device.state == "used":
-            raise Refused("invalid_grant", "the device code is unknown here, or of another client")
+            raise Refused("invalid_grant", "the device code is unknown here, or belongs to another client")
         if device.expires_at <= now:
             raise Refused("expired_token", "the device code has expired")
         if device.state == "denied":
             raise Refused("access_denied", "the person has said no")
         polled, device.polled_at = device.polled_at, now
         if polled is not None and now < polled + device.interval:
-            # RFC 8628, section 3.5: for this and all later requests.
+            # RFC 8628, section 3.5: the new interval is for this and all later requests.
             device.interval += 5
             raise Refused("slow_down", "ask less often")
         if device.state == "pending":
             raise Refused("authorization_pending", "the person has not answered yet")
         device.state = "used"
-        family = device.family
-        family.jkt = asked.bound(client)
-        resources = check_resources(asked.parameters, family.resources)
-        return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
+        return self._consented(asked, client, device.family)
 
     def _assertion(self, asked: TokenRequest) -> dict[str, Any]:
-        """RFC 7523: an ID-JAG of a client, or the token of a workload, which needs no client."""
+        """Grant a token for an ID-JAG of a client, or for the token of a workload, which needs no client (RFC 7523)."""
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
@@ -233,8 +227,8 @@ class Grants:
             client = self._client(asked)
             client_id = client.id
             if claims.get("client_id") != client.id or not self._assertions.use(claims.get("jti"), 3600):
-                raise Refused("invalid_grant", "the ID-JAG is of another client, or was used before")
-            # Optional in an ID-JAG; where it is there, the request can't name another.
+                raise Refused("invalid_grant", "the ID-JAG belongs to another client, or was used before")
+            # An ID-JAG need not have a resource; if it has one, the request can't name another.
             if (given := claims.get("resource")) is not None:
                 if resources not in ((), (given,)):
                     raise Refused("invalid_target", "the ID-JAG is for another resource")
@@ -249,14 +243,14 @@ class Grants:
                 header, claims = verified(assertion, keys, "invalid_grant")
             except Refused:
                 continue
-            # Believed only of the issuer whose keys have verified the signature.
+            # Each issuer is believed only with a signature of its own keys.
             if claims.get("iss") == issuer:
                 check_times(claims, self._settings["clock"](), "invalid_grant")
                 return header, claims
-        raise Refused("invalid_grant", "the assertion is not of an issuer that is trusted here")
+        raise Refused("invalid_grant", "the assertion is not from an issuer that is trusted here")
 
     def _exchange(self, asked: TokenRequest) -> dict[str, Any]:
-        """RFC 8693, from an ID token to an ID-JAG for another server, and nothing else."""
+        """Exchange an ID token for an ID-JAG for another server, and nothing else (RFC 8693)."""
         client, parameters = self._client(asked), asked.parameters
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
             raise Refused("invalid_request", "only an ID token is exchanged, and only for an ID-JAG")

@@ -27,7 +27,7 @@ PROOF_AGE = 300
 
 
 class Keys:
-    """The keys that a server signs with: ES256, the newest first. None is made before it is needed."""
+    """The keys that a server signs with: ES256, the newest first. The first is made when it is needed."""
 
     def __init__(self) -> None:
         self._keys: list[jwk.ECKey] = []
@@ -111,7 +111,7 @@ def check_times(claims: Mapping[str, Any], now: float, error: str) -> None:
     """
     until, since = claims.get("exp"), claims.get("nbf", 0)
     if not isinstance(until, int | float) or until <= now or not isinstance(since, int | float) or since > now + 30:
-        raise Refused(error, "the JWT has expired, does not hold yet, or does not say until when it holds")
+        raise Refused(error, "the JWT has expired, is not valid yet, or has no expiry")
 
 
 def audiences(claims: Mapping[str, Any]) -> Collection[object]:
@@ -135,7 +135,7 @@ class ReceivedProofs:
         self.nonce = secrets.token_urlsafe(16)
 
     def rotate(self) -> None:
-        """Take no proof with the last nonce any more."""
+        """Accept no more proofs with the last nonce."""
         self.nonce = secrets.token_urlsafe(16)
 
     def thumbprint(self, request: Fetch, url: str, token: str | None = None) -> str | None:
@@ -167,7 +167,7 @@ class ReceivedProofs:
         iat = claims.get("iat")
         wrong = {
             "typ": found.headers().get("typ") != "dpop+jwt",
-            # RFC 9449, section 4.3: it must not be the private one.
+            # RFC 9449, section 4.3: the key must not be the private one.
             "jwk": bool(key.is_private),
             "htm": claims.get("htm") != request.method,
             "htu": claims.get("htu") != url,
@@ -176,7 +176,7 @@ class ReceivedProofs:
         }
         if any(wrong.values()):
             names = ", ".join(name for name, is_wrong in wrong.items() if is_wrong)
-            raise Refused("invalid_dpop_proof", f"wrong in the DPoP proof: {names}")
+            raise Refused("invalid_dpop_proof", f"these are wrong in the DPoP proof: {names}")
         if self._nonces() and claims.get("nonce") != self.nonce:
             raise Refused("use_dpop_nonce", "send the nonce", fields={"DPoP-Nonce": self.nonce})
         # Its time may lie ahead by PROOF_AGE, and after that it holds for as long once more.

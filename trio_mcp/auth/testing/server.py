@@ -99,7 +99,7 @@ class AuthorizationServer:
     def issuer(self) -> str:
         return self.settings["issuer"]
 
-    # --- what a test says to it --------------------------------------------------------------------------------------
+    # --- for tests to call -------------------------------------------------------------------------------------------
 
     def add_client(
         self,
@@ -133,7 +133,7 @@ class AuthorizationServer:
         """Be the person: open an authorization URL, and return the parameters of the redirection.
 
         Raises:
-            ValueError: If the server answers with a page instead, as it does if it does not know the client.
+            ValueError: If the server responds with a page instead, as it does to an unknown client.
         """
         return dict(parse_qsl(urlsplit(self._visited(url)).query))
 
@@ -166,14 +166,14 @@ class AuthorizationServer:
         raise ValueError("no device waits with this code")
 
     def claims_of(self, token: str) -> dict[str, Any] | None:
-        """Return what an access token says; None if it does not hold (any more)."""
+        """Return the claims of an access token; None if it is unknown, expired or revoked."""
         return self.issued.claims_of(token)
 
     def count(self, endpoint: str, **parameters: str) -> int:
         """Return how many requests an endpoint got that had these parameters."""
         return sum(each.endpoint == endpoint and parameters.items() <= each.parameters.items() for each in self.seen)
 
-    # --- answering ---------------------------------------------------------------------------------------------------
+    # --- responding --------------------------------------------------------------------------------------------------
 
     def handle(self, request: Fetch) -> ServerResponse:
         """Respond to a request; its URL is one of this server's."""
@@ -195,7 +195,7 @@ class AuthorizationServer:
         if given.path in {*(each + root for each in WELL_KNOWN), root + WELL_KNOWN[1]}:
             return "metadata"
         name = given.path.removeprefix(root + "/")
-        # Compared, as `removeprefix` returns a path unchanged that is not below the root.
+        # The path is compared again, as `removeprefix` returns one that is not below the root unchanged.
         return name if given.path == f"{root}/{name}" and name in self._endpoints else ""
 
     @property
@@ -271,7 +271,7 @@ class AuthorizationServer:
         redirect = parameters.get("redirect_uri") or (client.redirects[0] if len(client.redirects) == 1 else "")
         if not matches(redirect, client.redirects):
             raise Refused("invalid_request", "the redirect URI is not registered for this client")
-        # With errors, too (RFC 9207, section 2).
+        # These go with errors, too (RFC 9207, section 2).
         said = {"state": parameters.get("state"), "iss": self.issuer}
         try:
             return redirection(redirect, {"code": self._code_for(client, parameters), **said})
@@ -283,7 +283,7 @@ class AuthorizationServer:
             raise Refused("unsupported_response_type", "response_type is not code")
         # The 32 bytes of SHA-256 are 43 characters.
         if parameters["code_challenge_method"] != "S256" or len(parameters["code_challenge"]) != 43:
-            raise Refused("invalid_request", "the code_challenge is not one of S256")
+            raise Refused("invalid_request", "the code_challenge is not an S256 challenge")
         if "authorization_code" not in client.grants:
             raise Refused("unauthorized_client", "the client is not registered for authorization codes")
         scopes, resources = read_scopes(parameters, self.settings), check_resources(parameters)
@@ -292,9 +292,11 @@ class AuthorizationServer:
         jkt = parameters.get("dpop_jkt")
         family = Family(self.settings["user"], client.id, scopes, resources, jkt, nonce=parameters.get("nonce"))
         code = secrets.token_urlsafe(32)
-        until = self.settings["clock"]() + CODE_LIFE
         self._grants.codes[code] = IssuedCode(
-            family, parameters.get("redirect_uri"), parameters["code_challenge"], until
+            family,
+            parameters.get("redirect_uri"),
+            parameters["code_challenge"],
+            self.settings["clock"]() + CODE_LIFE,
         )
         return code
 
@@ -316,7 +318,7 @@ class AuthorizationServer:
         client = self.clients.authenticate(request, parameters, self._url("introspect"))
         # RFC 7662, section 2.1: otherwise anyone could try out tokens here.
         if client.method == "none":
-            raise Refused("invalid_client", "public clients learn nothing of tokens", 401)
+            raise Refused("invalid_client", "public clients may not ask about tokens", 401)
         claims = self.issued.claims_of(parameters["token"])
         if claims is None:
             return in_json({"active": False})
@@ -337,7 +339,7 @@ class AuthorizationServer:
             port: The port; 0: one that is free.
         """
         async with served(self, host, port) as url:
-            # Only now is the port known; what the path was is kept.
+            # The port is known only now; the path stays as it was.
             self.settings["issuer"] = url + urlsplit(self.issuer).path.rstrip("/")
             yield self.issuer
 

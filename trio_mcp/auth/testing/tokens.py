@@ -50,7 +50,7 @@ class IssuedTokens:
             said["id_token"] = self._keys.sign(
                 "JWT",
                 {name: claims[name] for name in ("iss", "sub", "iat", "exp")}
-                # For the client, whatever resource the access token is for.
+                # It is for the client, whatever resource the access token is for.
                 | {"aud": family.client}
                 | ({"nonce": family.nonce} if family.nonce else {}),
             )
@@ -60,7 +60,7 @@ class IssuedTokens:
         """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
 
         Returns:
-            Its family; None if the token does not hold.
+            Its family; None if the token is not valid any more.
         """
         found = self._refresh.get(token)
         if found is None or found.family.revoked or found.family.client != client.id:
@@ -68,14 +68,14 @@ class IssuedTokens:
         now = self._settings["clock"]()
         if found.replaced_at is None:
             found.replaced_at = now
-        # A clock that stands still, as in tests, must not make a grace of none.
+        # On a clock that stands still, as in tests, a grace of 0 must be none, too.
         elif now > found.replaced_at + self._settings["grace"] or not self._settings["grace"]:
             found.family.revoked = True
             return None
         return found.family
 
     def claims_of(self, token: str) -> dict[str, Any] | None:
-        """Return what an access token says; None if it does not hold (any more)."""
+        """Return the claims of an access token; None if it is unknown, expired or revoked."""
         found = self._access.get(token)
         live = found and not (found.revoked or found.family.revoked) and found.claims["exp"] > self._settings["clock"]()
         return dict(found.claims) if found and live else None
@@ -93,7 +93,7 @@ class IssuedTokens:
             refresh.family.revoked = True
 
     def expire(self) -> None:
-        """End the life of all access tokens, as far as this server is asked."""
+        """Let all access tokens expire, as far as this server is asked about them."""
         for each in self._access.values():
             each.claims["exp"] = min(each.claims["exp"], self._settings["clock"]())
 

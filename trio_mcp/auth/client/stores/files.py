@@ -32,7 +32,7 @@ takes some milliseconds."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-# A named pipe in place of a file would block.
+# Opening a named pipe in place of a file would block.
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -108,10 +108,8 @@ class FileTokens:
         return self.folder / _name_of(key)
 
     def _load(self, key: str) -> str | None:
-        if not self._has_folder():
-            return None
-        found = _read(self._path(key))
-        return None if found is None else found[1]
+        found = _read(self._path(key)) if self._has_folder() else None
+        return found and found[1]
 
     def _keys(self) -> list[str]:
         if not self._has_folder():
@@ -126,7 +124,7 @@ class FileTokens:
             except AuthorizationError as exc:
                 logger.warning("%s", exc)
                 continue
-            if found is not None:  # it has not gone meanwhile
+            if found is not None:  # the file may have been removed meanwhile
                 keys.append(found[0])
         return sorted(keys)
 
@@ -204,7 +202,7 @@ def _read(path: Path) -> tuple[str, str] | None:
         except FileNotFoundError:
             return None
         try:
-            # The open file is checked: the path may lead to another file since.
+            # The open file is checked: the path may lead to another file by now.
             _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
             with open(descriptor, "rb", closefd=False) as file:
                 # Content beyond the limit is cut off, can't be parsed, and so counts as damaged.
@@ -218,7 +216,7 @@ def _read(path: Path) -> tuple[str, str] | None:
         whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
         # A copy of this file under another name would be the login of another server.
         whole = whole and path.name == _name_of(key)
-        # JSON can have half a character, which can be neither hashed nor printed.
+        # JSON can contain a lone surrogate, which can be neither hashed nor printed.
         text.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
@@ -230,7 +228,7 @@ def _read(path: Path) -> tuple[str, str] | None:
 def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], kind: str, mode: int) -> None:
     """Check that a file or folder is the user's own, and closed to others."""
     if stat.S_ISLNK(found.st_mode):
-        raise _refused(path, "is a symbolic link", "name the place itself")
+        raise _refused(path, "is a symbolic link", "pass the path that it leads to")
     if not is_kind(found.st_mode):
         raise _refused(path, f"is not a {kind}", "remove it")
     if FILES_HAVE_OWNERS and found.st_uid != os.geteuid():

@@ -73,7 +73,7 @@ class KeyringTokens:
                 return None
             if not isinstance(found, str):
                 raise ValueError
-            found.encode()  # fails for half a character
+            found.encode()  # fails for a lone surrogate
         except ValueError:
             problem = f"the item {self._service!r} of {without_query(key)} in the keychain is damaged"
             raise AuthorizationError("store", problem, advice="remove it there, and sign in again") from None

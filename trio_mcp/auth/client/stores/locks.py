@@ -20,7 +20,7 @@ LONGEST: Final = 0.1
 
 
 async def taken(take: Callable[[], bool]) -> None:
-    """Wait until a lock could be taken."""
+    """Wait until a lock has been taken."""
     await trio.lowlevel.checkpoint()
     pause = SHORTEST
     while not take():
@@ -39,7 +39,7 @@ async def file_locked(path: str) -> AsyncIterator[None]:
         OSError: If the file can't be opened, or locked.
     """
     # The lock belongs to what is opened here, so that tasks of one process exclude each other, too.
-    # Not through a link, which could have a file made, or locked, somewhere else.
+    # No link is followed: it could have a file made, or locked, somewhere else.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         await taken(lambda: try_to_lock(descriptor))

@@ -1,10 +1,10 @@
-"""The login at one server, and everything that changes it."""
+"""The login at one server: how its tokens are refreshed, how tasks share it, and how it is stored."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -13,21 +13,21 @@ import attrs
 import trio
 
 from trio_mcp.auth.client.asking import Asker, Person
-from trio_mcp.auth.client.flights import Flight
+from trio_mcp.auth.client.shared_work import Flight
 from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.metadata import find_resource
-from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, SignIn, Step, Wait
+from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, Step, Wait
 from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Keeper", "Means", "Need", "differ_by_port"]
 
 FINISH = 10
-"""For how many seconds a request for tokens goes on although no task waits for it; chosen."""
+"""How many seconds a request for tokens may take, even if no task waits for it any more; chosen."""
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class Need:
 
     Attributes:
         server: The URL of the MCP server.
-        wanted: The demands of its response.
+        wanted: What its response demands.
         scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
         old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
         redirect: Where the browser comes back to; None if no browser comes back.
@@ -50,32 +50,24 @@ class Need:
 
 
 class Means(Protocol):
-    """How logins come about."""
+    """The means by which logins are obtained and renewed."""
 
     @property
     def asker(self) -> Asker | None:
         """The part that asks a person; None where there is no person."""
 
     @property
-    def redirect(self) -> str | None:
-        """The redirect URI, as it was configured; None if no browser comes back."""
-
-    @property
-    def login_timeout(self) -> float:
-        """How long a person has to sign in, in seconds."""
-
-    @property
     def asks(self) -> bool:
         """Whether a person may be asked, by the asker or by the program: then no timeout of the client runs."""
 
     def accepts(self, login: Login) -> bool:
-        """Return whether a login that was found in the store is of this kind, and of this client."""
+        """Return whether a login from the store was obtained by these means, for this client."""
 
     def refusal(self, need: Need) -> AuthorizationError | None:
         """Return why no login can be obtained here, whatever the server says; None if it may be tried."""
 
     def obtain(self, need: Need) -> Flow[Login]:
-        """Return a flow that gets a login from nothing, or from a server's refusal."""
+        """Return a flow that gets a new login."""
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
         """Return a flow that renews a login without a person; None if there is no way to."""
@@ -84,13 +76,13 @@ class Means(Protocol):
 class Keeper:
     """Keeps the login at one server, for all clients of a run that share it.
 
-    Tasks with a token that works do not wait here. All others wait for a flight, of which there is one of each kind at
-    most.
+    Tasks with a token that works do not wait here. All others wait for a `Flight`: at most one of each kind is under
+    way.
 
     Args:
         server: The URL of the server.
         key: The key in the store.
-        means: How logins come about.
+        means: The means by which logins are obtained.
         store: Where the login is kept.
         fetching: Makes the function that makes the exchanges of one flow.
         urls: Which URLs that the server names are fetched.
@@ -133,7 +125,7 @@ class Keeper:
                 self._read(text)
 
     async def close(self) -> None:
-        """Wait for what may not be stopped, even when cancelled."""
+        """Wait for the work that must not be stopped, even when cancelled."""
         # A run that ends cancels the tasks of flights, too, and would lose a refresh token that is on its way. Only a
         # request for tokens goes on without a waiter, and `FINISH` bounds that.
         with trio.CancelScope(shield=True):
@@ -161,10 +153,10 @@ class Keeper:
         return None if self.prover is None else self.prover.nonce(url, resource=True)
 
     async def renew(self, refused: Login) -> bool:
-        """Return once the login is not the one that was refused; without asking a person, so it may be without tokens.
+        """Return once the refused login was replaced, without asking a person; the new one may have no tokens.
 
         Returns:
-            Whether its tokens are new, not those that another process got.
+            Whether its tokens are new, rather than those that another process obtained.
 
         Raises:
             AuthorizationError: If that fails. The login stays as it was.
@@ -179,12 +171,12 @@ class Keeper:
         """Return once there is a login with tokens, other than the one that was refused.
 
         Args:
-            refused: The login that does not do.
-            wanted: The demands of the response.
+            refused: The login that is not good enough.
+            wanted: What the response demands.
             scopes: The scopes that the login must have.
 
         Returns:
-            Whether it is new, not one that another process got, nor one that was got for other scopes.
+            Whether it is new: not one that another process obtained, or that was obtained for other scopes.
 
         Raises:
             AuthorizationError: If that fails.
@@ -287,7 +279,8 @@ class Keeper:
             # While this process waited for the lock, another one may have asked the person already.
             if await self.reread() and self.usable(refused):
                 return
-            async with self._person() as person:
+            async with contextlib.AsyncExitStack() as stack:
+                person = await self._person(stack)
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
@@ -295,23 +288,17 @@ class Keeper:
             async with self._store.lock(self._key):
                 await self._keep(login)
 
-    @contextlib.asynccontextmanager
-    async def _person(self) -> AsyncIterator[Person | None]:
+    async def _person(self, stack: contextlib.AsyncExitStack) -> Person | None:
+        """Return the person to ask, until the stack is left; None where there is no person."""
         asker = self._means.asker
         if asker is None:
-            yield None
-            return
-        async with contextlib.AsyncExitStack() as stack:
-            yield await self._open(stack, asker)
-
-    async def _open(self, stack: contextlib.AsyncExitStack, asker: Asker) -> Person:
-        redirect = self._means.redirect
+            return None
         registered = None if self.login is None else self.login.client.redirect
         # Some authorization servers don't allow any port of loopback, so the registered one is tried first.
-        if redirect is not None and registered is not None and differ_by_port(redirect, registered):
-            with contextlib.suppress(AuthorizationError):  # taken
+        if asker.redirect is not None and registered is not None and differ_by_port(asker.redirect, registered):
+            with contextlib.suppress(AuthorizationError):  # its port is taken
                 return await stack.enter_async_context(asker.opened(registered))
-        return await stack.enter_async_context(asker.opened(redirect))
+        return await stack.enter_async_context(asker.opened(asker.redirect))
 
     def _actor(
         self, flight: Flight, person: Person | None, until: float = math.inf
@@ -339,8 +326,8 @@ class Keeper:
                 case Fetch():
                     return await fetch(step)
                 case Wait():
-                    if trio.current_time() + step.seconds > entered_by:
-                        raise self._late(None)
+                    if person is not None and trio.current_time() + step.seconds > entered_by:
+                        raise person.late()
                     await trio.sleep(step.seconds)
                     fetch = self._fetching()  # a flow that waits may last long, so each wait renews its bound
                     return None
@@ -353,10 +340,10 @@ class Keeper:
             flight.release()
             await self._doubt_client()
             if isinstance(step, ShowCode):
-                seconds = min(step.expires_in, self._means.login_timeout)
-                entered_by = trio.current_time() + self._means.login_timeout
-                return await person.show_code(attrs.evolve(step, expires_in=seconds))
-            return await self._ask(step, person)
+                timeout = person.asker.login_timeout
+                entered_by = trio.current_time() + timeout
+                return await person.asker.show_code(attrs.evolve(step, expires_in=min(step.expires_in, timeout)))
+            return await person.ask(step)
 
         return act
 
@@ -366,20 +353,6 @@ class Keeper:
         async with self._store.lock(self._key):
             if self.login is not None and not self.login.access_token:
                 await self._keep(None)
-
-    async def _ask(self, step: SignIn, person: Person) -> Any:
-        with trio.move_on_after(self._means.login_timeout):
-            return await person.ask(step)
-        raise self._late(step.issuer)
-
-    def _late(self, issuer: str | None) -> AuthorizationError:
-        return AuthorizationError(
-            "authorization",
-            f"the person did not sign in within {self._means.login_timeout:g} seconds",
-            issuer=issuer,
-            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
-            " first",
-        )
 
     def _read(self, text: str | None) -> None:
         try:
@@ -420,6 +393,6 @@ class Keeper:
 
 
 def differ_by_port(one: str, other: str) -> bool:
-    """Return whether two redirect URIs are alike but for the port, or alike."""
+    """Return whether two redirect URIs are equal, apart from their ports."""
     first, second = urlsplit(one), urlsplit(other)
     return (first.scheme, first.hostname, first.path) == (second.scheme, second.hostname, second.path)

@@ -1,4 +1,4 @@
-"""Work that several tasks wait for, and that goes on when one of them ends."""
+"""Work that several tasks wait for, and that goes on when one of them leaves."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Flight:
     Attributes:
         scopes: As above.
         ended: Set at its end.
-        answered: Whether its last request for tokens was answered, by whatever; set by those who make it.
-        fresh: Whether it got new tokens; False if those of another process would do.
+        answered: Whether its last request for tokens got any response; set by the code that makes the request.
+        fresh: Whether it got new tokens; False if another process had them already.
     """
 
     # The task belongs to the run: the clients that wait may close in any order, and none has to stay for others.
@@ -44,7 +44,7 @@ class Flight:
 
         Args:
             work: The work; a failure is raised for everyone who waits.
-            ended: Called at its end, before anyone is told.
+            ended: Called at its end, before its waiters wake up.
         """
         # A system task has the context of the run: the program's hooks, such as `show`, would not see the context
         # variables of the task that needs the login.
@@ -80,7 +80,7 @@ class Flight:
         self._held = True
 
     def release(self) -> None:
-        """End again when the last waiter leaves, or has left."""
+        """Undo `hold`: end when the last waiter leaves, or now if it has left already."""
         self._held = False
         # The last waiter may have left since `hold`, and nothing else would notice that.
         self._look()
