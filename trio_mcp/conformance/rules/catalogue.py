@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from trio_mcp.conformance.rules import (
+    cancellation,
     http,
     http_headers,
     lifecycle,
@@ -51,6 +52,7 @@ MODULES: Final = (
     results,
     rounds,
     client_tasks,
+    cancellation,
     http,
     http_headers,
     lifecycle,

@@ -1,4 +1,4 @@
-"""Rules for cancellation, progress, ping, logging, completion and pages."""
+"""Rules for progress, ping, logging, completion and pages."""
 
 from __future__ import annotations
 
@@ -14,27 +14,22 @@ from trio_mcp.conformance.rules.common import (
     code_or_result,
     declares,
     first_after,
-    has_read,
     is_in_order,
     is_ordered,
     is_plain,
     is_proper,
     is_refused_late,
-    is_same_id,
     is_unknown,
     named,
     notifications,
     pages,
-    subscribed,
     subscription_of,
-    survived,
 )
 from trio_mcp.conformance.rules.history import (
     LISTS,
     Connection,
     History,
     RecordedRequest,
-    id_key,
     params_of,
 )
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
@@ -51,158 +46,6 @@ NO_CURSOR: Final = "no:such:cursor:"
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, least severe first."""
-
-CANCELS: Final = ("cancel-open", "cancel-one-of-many", "call-tool")
-CANCELLED: Final = "notifications/cancelled"
-
-
-# --- cancellation -----------------------------------------------------------------------------------------------------
-
-
-def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, Event, list[Event]]]:
-    """Yield what was cancelled, what shows that the server knew, and what it sent about it after that."""
-    for asked in connection.requests:
-        # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
-        # cancelled, so what a server does then is open.
-        if asked.cancelled is None or asked.cancelled.kind != "message" or asked.method == "initialize":
-            continue
-        known = has_read(connection, asked.cancelled)
-        if known is not None and connection.uses(asked.id) == 1:
-            sent = [*asked.answers, *asked.progress]
-            if asked.method == "subscriptions/listen":
-                sent += subscribed(connection, asked)
-            yield asked, connection.events[known], [event for event in sent if connection.position(event) > known]
-
-
-@stated_rule(moves=CANCELS)
-def cancelled_unanswered(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        quickest = _durations(connection)
-        for asked, known, after in _after_cancellation(connection):
-            late = next((event for event in asked.answers if event in after), None)
-            if late is not None:
-                yield broken(
-                    late, f"the answer to {asked.method} (id {asked.id!r}) came after its cancellation was read"
-                )
-            # Silent where the answer came before the cancellation was surely read: the two have crossed, which is not a
-            # fault.
-            elif not asked.answers:
-                yield held(known)
-        for asked in connection.requests:
-            if asked.cancelled is None or asked.error is None or asked.cancelled.kind != "message":
-                continue
-            # An error that comes with the cancellation, long before the call can be done, answers the cancellation.
-            took = asked.answers[0].time - asked.event.time
-            least = quickest.get(_what(asked), 0.0)
-            place = connection.position(asked.cancelled)
-            if took < least / 2 and connection.position(asked.answers[0]) > place:
-                yield broken(asked.answers[0], f"the cancellation of {asked.method} (id {asked.id!r}) was answered")
-
-
-def _what(asked: RecordedRequest) -> tuple[str, str]:
-    return asked.method, repr((asked.params.get("name"), asked.params.get("arguments")))
-
-
-def _durations(connection: Connection) -> dict[tuple[str, str], float]:
-    """Return how long each call takes at least, of those that were not cancelled; none of the quick ones."""
-    found: dict[tuple[str, str], float] = {}
-    for asked in connection.requests:
-        if asked.answers and asked.cancelled is None:
-            took = asked.answers[0].time - asked.event.time
-            found[_what(asked)] = min(took, found.get(_what(asked), took))
-    # Below that a busy machine decides (chosen).
-    return {what: took for what, took in found.items() if took >= 0.5}
-
-
-@stated_rule(sentence="Over stdio, send nothing more for a request once it is cancelled.", moves=(*CANCELS, "listen"))
-def nothing_after_cancel(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        # The section is about stdio; the other links differ from it only in what carries the messages.
-        if connection.transport in ("stdio", "memory", "tcp", "unix", "tls"):
-            for asked, known, after in _after_cancellation(connection):
-                if after:
-                    what = after[0].message.get("method", "its response")
-                    yield broken(after[0], f"{what} came after the cancellation of {asked.method} was read")
-                elif not asked.answers:
-                    yield held(known)
-
-
-def _cancellations(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest | None]]:
-    """Yield the client's cancellations where order is certain, and the request that each names, if it was sent."""
-    for event, connection in notified("client", CANCELLED)(history):
-        if is_ordered(connection):
-            named_id, place = params_of(event).get("requestId"), connection.position(event)
-            sent = (asked for asked in connection.requests if connection.position(asked.event) < place)
-            yield event, connection, next((asked for asked in sent if is_same_id(asked.id, named_id)), None)
-
-
-@stated_rule(moves=("cancel-finished", *CANCELS))
-def cancel_races_survived(history: History) -> Iterator[Verdict]:
-    for event, connection, asked in _cancellations(history):
-        # Malformed or unknown cancellations are for the next rule, which is only a SHOULD.
-        if asked is not None and is_plain(connection, event):
-            yield from survived(connection, event)
-
-
-@stated_rule(
-    sentence="Ignore cancellations that are malformed, or of requests that are unknown or finished.",
-    moves=("cancel-unknown", "cancel-malformed", "cancel-finished"),
-)
-def bad_cancel_ignored(history: History) -> Iterator[Verdict]:
-    for event, connection, asked in _cancellations(history):
-        if asked is None or asked.cancelled is not event:
-            yield from survived(connection, event)
-
-
-@stated_rule(sentence="Cancel nothing but subscriptions.", moves=("call-tool", "cancel-open", "listen"))
-def server_cancels_listen_only(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        listens = {id_key(a.id) for a in connection.requests if a.method == "subscriptions/listen"}
-        for event in notifications(connection, "server", CANCELLED):
-            found = params_of(event).get("requestId")
-            yield judged(id_key(found) in listens, event, f"{found!r:.60} is not the id of a subscription")
-        if not any(notifications(connection, "server", CANCELLED)):
-            yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
-
-
-@stated_rule(revisions=LEGACY, moves=("call-tool", "cancel-open"))
-@each(notified("server", CANCELLED))
-def cancel_known_request(event: Event, connection: Connection) -> Opinion:
-    found, place = params_of(event).get("requestId"), connection.position(event)
-    if found is None:
-        return UNDECIDED  # for another rule
-    sent = (asked.id for asked in connection.questions if connection.position(asked.event) < place)
-    kept = any(is_same_id(asked_id, found) for asked_id in sent)
-    return None if kept else f"the server sent no request with the id {found!r:.60}"
-
-
-@stated_rule(
-    level="MUST",
-    revisions=LEGACY,
-    section="basic/utilities/cancellation#behavior-requirements",
-    moves=("call-tool", "cancel-open"),
-)
-@each(notified("server", CANCELLED))
-def cancel_open_request(event: Event, connection: Connection) -> Opinion:
-    found = params_of(event).get("requestId")
-    asked = next((asked for asked in connection.questions if is_same_id(asked.id, found)), None)
-    if asked is None or not is_ordered(connection):  # a stream may be late
-        return UNDECIDED
-    # The response may have crossed the cancellation, unless the server has surely read it.
-    known = has_read(connection, asked.answers[0]) if asked.answers else None
-    kept = known is None or known > connection.position(event)
-    return None if kept else f"{asked.method} (id {found!r:.60}) was answered already"
-
-
-@stated_rule(
-    revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
-    section="schema#cancellednotificationparams",
-    sentence="Name the request in a cancellation.",
-    moves=("call-tool", "cancel-open", "listen"),
-)
-@each(notified("server", CANCELLED))
-def cancel_names_request(event: Event, _: Connection) -> Opinion:
-    return None if is_request_id(params_of(event).get("requestId")) else "the cancellation names no request"
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
