@@ -32,6 +32,7 @@ test_ours = conformance_tests(server, **LIMITS)
 test_twice = conformance_tests(fixture="target", **LIMITS)
 test_known = conformance_tests(TWICE, baseline="known.yml", **LIMITS)
 test_dying = conformance_tests(StdioServerParameters(sys.executable, [DYING, "", "stdio", "exits", "9"]), **LIMITS)
+test_ending = conformance_tests(StdioServerParameters(sys.executable, ["ends.py"]), **LIMITS)
 test_away = conformance_tests("http://127.0.0.1:9/mcp", **LIMITS)
 """
 
@@ -42,6 +43,11 @@ def test_a_test_for_each_rule(tmp_path: Path) -> None:
     dying = ROOT / "tests" / "kit" / "dying_server.py"
     (tmp_path / "test_shop.py").write_text(f"DYING = {str(dying)!r}\n{MODULE}")
     (tmp_path / "twice.py").write_text(TWICE)
+    (tmp_path / "ends.py").write_text(
+        TWICE.replace("in sys.stdin:", "in itertools.islice(sys.stdin, 12):").replace(
+            "import json", "import itertools, json"
+        )
+    )
     (tmp_path / "known.yml").write_text("answered-once: fixed in the next version\n")
     ended = subprocess.run(
         [
@@ -74,6 +80,9 @@ def test_a_test_for_each_rule(tmp_path: Path) -> None:
     assert "FAILED test_shop.py::test_dying[answered-once] - " in ended.stdout
     assert "PASSED test_shop.py::test_dying" not in ended.stdout
     assert "but that is not decided: the target ended the connection" in ended.stdout
+    # Nor can the others, if it has broken one before that.
+    assert "FAILED test_shop.py::test_ending[answered-once]" in ended.stdout
+    assert "PASSED test_shop.py::test_ending" not in ended.stdout
     assert "Traceback" not in ended.stdout
 
 

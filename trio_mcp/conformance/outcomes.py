@@ -201,4 +201,9 @@ class CheckReport:
         """
         if any(outcome.fails for outcome in self.outcomes):
             return 1
-        return 2 if self.undecided or self.ended.startswith("target") else 0
+        return 2 if self.doubts else 0
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The reasons why it can't be said that the rules hold which are not broken; empty if it can."""
+        return self.undecided or ((f"the {self.ended}",) if self.ended.startswith("target") else ())

@@ -20,7 +20,7 @@ from trio_mcp.conformance.engine import check_server
 from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.table import failure_lines
-from trio_mcp.conformance.report.view import headline, problem_of
+from trio_mcp.conformance.report.view import problem_of
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.model import Rule
 
@@ -41,14 +41,15 @@ def conformance_tests(
     The target is checked once, when the first of these tests runs, for the rules that are selected (``-k``). A test
     fails if its rule is a MUST that is broken, and shows the smallest exchange. It is an expected failure if the rule
     is a SHOULD, or is in the baseline; it is skipped, with the reason, if its rule had no occasion or can't be checked.
-    If the target died, or was not heard to the end, no rule is taken to hold: what is not broken fails, and says why.
+    If the target died, or the check was cut short, no rule counts as held: a test that would have passed fails instead,
+    and says why.
     With pytest-xdist each worker checks the target for the tests that it runs.
 
     A `Server` is checked in memory, on a virtual clock.
 
     Args:
         target: A target of `check_server` or `check_client`.
-        fixture: The name of a fixture that returns the target, instead.
+        fixture: The name of a fixture that returns the target; use it instead of ``target``.
         side: Whether the target is a server or a client.
         rules: The rules to check, as in `check_server`; all by default.
         baseline: The file of a baseline, or ids of rules that are known to be broken.
@@ -89,7 +90,7 @@ class _Run:
         self._rules = rules
         self._known = known
         self._outcomes: dict[str, Outcome] | None = None
-        self._undecided = ""
+        self._doubts = ""
         self._problem: str | None = None
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
@@ -106,8 +107,8 @@ class _Run:
         if self._problem is not None or self._outcomes is None:
             pytest.fail(f"the target could not be checked: {self._problem}", pytrace=False)
         outcome = self._outcomes[rule.id]
-        if outcome.status == "held" and self._undecided:
-            pytest.fail(self._undecided, pytrace=False)
+        if outcome.status == "held" and self._doubts:
+            pytest.fail(f"no break of this rule was seen, but that is not decided: {self._doubts}", pytrace=False)
         return outcome
 
     def _run(self, target: Any, rules: Sequence[str | Rule]) -> None:
@@ -121,7 +122,7 @@ class _Run:
         else:
             report = report.knowing(self._known)
             self._outcomes = {each.rule.id: each for each in report.outcomes}
-            self._undecided = headline(report) if report.status == 2 else ""
+            self._doubts = "; ".join(report.doubts)
 
 
 def _tell(outcome: Outcome) -> None:

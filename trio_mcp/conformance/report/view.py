@@ -199,7 +199,7 @@ def headline(report: CheckReport) -> str:
     if known:
         parts.append(f"{known} known from the baseline")
     if report.status == 2:
-        parts.append("but that is not decided: " + ("; ".join(report.undecided) or f"the {report.ended}"))
+        parts.append("but that is not decided: " + "; ".join(report.doubts))
     return ", ".join(parts)
 
 
