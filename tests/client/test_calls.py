@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import date
 from typing import Any
 
@@ -27,8 +27,9 @@ from trio_mcp import (
     Server,
     ToolResult,
 )
+from trio_mcp.client.tool_results import OutputSchemas
 from trio_mcp.jsonrpc.messages import ErrorData, Notification
-from trio_mcp.types import PromptReference, ResourceTemplateReference, meta
+from trio_mcp.types import ListToolsResult, PromptReference, ResourceTemplateReference, Tool, meta
 from trio_mcp.types.versions import REVISIONS
 
 EVERYTHING: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}}
@@ -403,6 +404,23 @@ async def test_the_result_of_a_tool_is_not_lost_if_its_schema_cannot_be_read(
             nursery.start_soon(lose)
         assert (await client.call_tool("x")).data == {"n": 1}
     assert "the result of the tool 'x' is not checked" in caplog.text
+
+
+async def test_a_result_is_checked_if_the_page_with_its_tool_came_before_the_link_was_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    page = ListToolsResult(tools=[Tool(name="x", input_schema={}, output_schema=schema)], next_cursor="2")
+
+    async def list_tools() -> AsyncIterator[Tool]:
+        schemas.learn(page, None)
+        yield page.tools[0]
+        raise TransportError("the link is lost")
+
+    schemas = OutputSchemas(list_tools)
+    with pytest.raises(RemoteProtocolError, match="breaks its own output schema"):
+        await schemas.check("x", {"n": "one"})
+    assert "is not checked" not in caplog.text
 
 
 @pytest.mark.parametrize(

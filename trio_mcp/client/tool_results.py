@@ -253,12 +253,16 @@ class OutputSchemas:
         """
         known = self._schemas.get(name)
         if known is None and not self._all_known:
+            failure: Exception | None = None
             try:
                 await self._learn_all()
             except (TransportError, RequestTimeout) as exc:
                 # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
-                logger.warning("the result of the tool %r is not checked, as its schema can't be read: %s", name, exc)
+                failure = exc
             known = self._schemas.get(name)
+            # The page with the tool may have come before the failure.
+            if known is None and failure is not None:
+                logger.warning("the result of the tool %r is not checked: listing the tools failed: %s", name, failure)
         if known is None or known.schema is None:
             return
         try:
