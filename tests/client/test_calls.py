@@ -28,6 +28,7 @@ from trio_mcp import (
     ToolResult,
 )
 from trio_mcp.client.tool_results import OutputSchemas
+from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import ErrorData, Notification
 from trio_mcp.types import ListToolsResult, PromptReference, ResourceTemplateReference, Tool, meta
 from trio_mcp.types.versions import REVISIONS
