@@ -251,7 +251,7 @@ def test_decorators_leave_the_function_as_it_is() -> None:
         (lambda server: server.tool("add"), r"@server\.tool\(name='add'\)"),
         (lambda server: server.prompt("add"), r"@server\.prompt\(name='add'\)"),
         (lambda server: server.resource(text), r"@server\.resource\(\"config://app\"\)"),
-        *((lambda server, kind=kind: add(server, kind, 3), "must be (answered by )?a function") for kind in REQUESTS),
+        *((lambda server, kind=kind: add(server, kind, 3), "must be (handled by )?a function") for kind in REQUESTS),
         *((lambda server, thing=thing: server.add_tool(thing), "must be a function") for thing in (None, "a", [text])),
     ],
 )

@@ -157,7 +157,7 @@ OPEN = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: U
         (b"\x15\x03\x03\x00\x02\x02\x46", "wss://"),
         (OPEN + b"Sec-WebSocket-Accept: wrong\r\n\r\n", "Bad accept token"),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", "Upgrade: websocket"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "answered with status 200 OK: ok"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "got status 200 OK: ok"),
         (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", "the server wants credentials"),
         (b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", "status 302 Found"),
         (b"HTTP/1.1 799 \r\nContent-Length: 0\r\n\r\n", "status 799"),

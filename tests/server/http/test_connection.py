@@ -308,7 +308,7 @@ class Echo:
         extras = scope["extensions"][EXTRAS]
         extras.call(lambda: self.told.append("left"))
         stream, self.head = await extras.take_over()
-        with pytest.raises(RuntimeError, match="any more"):
+        with pytest.raises(RuntimeError, match="the response has begun"):
             await extras.take_over()
         with pytest.raises(RuntimeError, match="when it may not"):
             await send({"type": "http.response.start", "status": 200})
