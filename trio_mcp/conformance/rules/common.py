@@ -196,7 +196,7 @@ def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
             elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
                 continue  # a request that was cancelled, or may just take long, says nothing
             elif (mark := lost(asked)) is not None:
-                yield broken(mark, f"{asked.method} was not answered any more")
+                yield broken(mark, f"{asked.method} was no longer answered")
             elif ended_without_cause(connection):
                 yield broken(connection.close or event, "the server ended")
             return
@@ -208,7 +208,7 @@ def answer_of(asked: RecordedRequest) -> Event | None:
 
 
 def code_of(asked: RecordedRequest) -> int | None:
-    """Return the code of the error in a request's first response; None if that is not an error with a code."""
+    """Return the code of the error in a request's first response; None if the response is not an error with a code."""
     code = asked.error.get("code") if asked.error is not None else None
     return code if isinstance(code, int) else None
 

@@ -240,7 +240,7 @@ class Connection:
         return None
 
     def is_after_session(self, event: Event) -> bool:
-        """Return whether an event came after the client had asked for the end of its session, and got it."""
+        """Return whether an event came after the client had successfully asked for the end of its session."""
         # The place of the request decides, not that of the response: the server may have ended the session before the
         # client learns of it.
         end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
@@ -432,7 +432,7 @@ class History:
     Attributes:
         events: The transcript.
         connections: Its connections, by number.
-        validators: Validators for the JSON Schemas that rules have used, by their text; None where it can't be used.
+        validators: Validators for the JSON Schemas that rules have used, by their text; None if one can't be used.
     """
 
     def __init__(self, events: Sequence[Event], since: int = 0) -> None:

@@ -608,7 +608,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
         # Digits can be random, too; only near neighbours show a counter. A thousand leaves room for the sessions of
         # other clients.
         elif earlier and session.isdigit() and earlier[-1].isdigit() and abs(int(session) - int(earlier[-1])) < 1000:
-            yield broken(given, f"the ids of sessions count: {earlier[-1]}, {session}")
+            yield broken(given, f"the ids of sessions count up: {earlier[-1]}, {session}")
         else:
             yield judged(len(session) >= SHORTEST_ID, given, f"the id {session!r} is short enough to be guessed")
         earlier.append(session)

@@ -384,7 +384,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
 
 
 def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
-    """Return the codes that an error without an id may have after these events; empty if it may be about others."""
+    """Return the codes that an error without an id may have after these events; empty if it may be about another."""
     allowed: set[int] = set()
     for event in events:
         message = event.message
@@ -542,7 +542,7 @@ def _message_problem(connection: Connection, message: dict[str, Any]) -> Opinion
 
 
 def _results(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
-    """Yield the results of requests that declare the modern era, as each request there must for itself."""
+    """Yield the results of requests that declare the modern era; in that era, each request must declare it."""
     for connection, asked in history.requests():
         if asked.meta.get(meta.PROTOCOL_VERSION) in MODERN:
             for event in asked.answers:

@@ -283,7 +283,7 @@ def sampling_tool_balance(_: Event, question: ServerQuestion) -> Opinion:
         results = [block.get("toolUseId") for block in content_of(message, "tool_result")]
         # Results may come in any order. The ids are compared as text, so that even malformed ones can be sorted.
         if sorted(map(str, results)) != sorted(map(str, owed)):
-            return f"the results are of {results}, and the uses {owed}"
+            return f"the results are for {results}, but the uses are {owed}"
         if results and len(results) != (len(content) if isinstance(content, list) else 1):
             return "there is something else beside the results"
         owed = [block.get("id") for block in content_of(message, "tool_use")]
@@ -368,7 +368,7 @@ def unfulfilled_input_survived(
         return UNDECIDED
     dead = next((mark for each in same if (mark := lost(each)) is not None), None)
     if dead is not None:
-        return broken(dead, "it is not answered any more after a round that was given up")
+        return broken(dead, "it is no longer answered after a round that was given up")
     return None if any(each.answers for each in same) else UNDECIDED
 
 

@@ -192,7 +192,7 @@ def listen_teardown_announced(_: Event, connection: Connection, asked: RecordedR
     end = _end_by_server(connection, asked)
     if end is None:
         return UNDECIDED
-    return judged(_cancellation(connection, asked) is not None, end, "the server ended a subscription without a word")
+    return judged(_cancellation(connection, asked) is not None, end, "the server ended a subscription unannounced")
 
 
 @stated_rule(moves=LISTENING)
@@ -303,4 +303,4 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
                     live.discard(str(change.params.get("uri")))
             # The updated resource may lie below the one subscribed to, so only an update without any subscription is
             # clearly wrong.
-            yield judged(bool(live), event, "an update was told of, but nothing is subscribed to")
+            yield judged(bool(live), event, "an update was sent, but nothing is subscribed to")

@@ -303,7 +303,7 @@ def structured_content_conforms(history: History) -> Iterator[Verdict]:
         if not isinstance(schema, dict) or not _is_final(result) or result.get("isError") is True:
             continue
         if "structuredContent" not in result:
-            yield broken(answer, f"{asked.params['name']} has an output schema, but the result no structuredContent")
+            yield broken(answer, f"{asked.params['name']} has an output schema, but the result lacks structuredContent")
         else:
             problem = schema_problem(history, schema, result["structuredContent"])
             yield judged(problem is None, answer, f"the structuredContent of {asked.params['name']}: {problem}")
@@ -317,7 +317,7 @@ def structured_content_as_text(_: Event, _connection: Connection, asked: Recorde
         return UNDECIDED
     texts = [each.get("text") for each in objects_of(result.get("content"))]
     kept = any(isinstance(text, str) and _repeats(text, result["structuredContent"]) for text in texts)
-    return None if kept else "no text block has the structured content as JSON: add one, beside what people are to read"
+    return None if kept else "no text block has the structured content as JSON: add one, beside the text for people"
 
 
 def _repeats(text: str, structured: Any) -> bool:

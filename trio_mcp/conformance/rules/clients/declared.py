@@ -168,7 +168,7 @@ def roots_change_announced(history: History) -> Iterator[Verdict]:
             begin = connection.position(before.event)
             told = any(place > begin for place in notices)
             same = (before.result or {}).get("roots") == (later.result or {}).get("roots")
-            yield judged(same or told, later.answers[0], "the roots are others than before, and that was not announced")
+            yield judged(same or told, later.answers[0], "the roots have changed, but that was not announced")
 
 
 CHANGED: Final = "notifications/roots/list_changed"

@@ -94,7 +94,7 @@ def version_mismatch_disconnects(answer: Event, connection: Connection, _hello: 
         return UNDECIDED
     # Only a request shows that the client goes on: a cancellation or a notification may be part of leaving.
     went_on = next((event for event in after(connection, answer) if is_request(event.message)), None)
-    return None if went_on is None else broken(went_on, f"it goes on in {connection.revision!r}")
+    return None if went_on is None else broken(went_on, f"it goes on in version {connection.revision!r}")
 
 
 @stated_rule(who="client", sentence="A client uses only what the server has declared.")

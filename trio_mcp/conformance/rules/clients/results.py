@@ -43,7 +43,7 @@ def missing_result_type_complete(history: History) -> Iterator[Verdict]:
         untyped: Event | None = None
         for asked in connection.requests:
             if untyped is not None and {"requestState", "inputResponses"} & set(asked.params):
-                yield broken(asked.event, "it takes a result without a type for a request for input")
+                yield broken(asked.event, "it treats a result without a type as a request for input")
                 break
             if asked.result is not None and asked.result.get("resultType") == "input_required":
                 break

@@ -28,7 +28,7 @@ def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedReques
 def client_task_within_capabilities(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     """Judge each tool call."""
     kept = "task" not in asked.params or declares(connection.server_capabilities, "tasks.requests.tools.call")
-    return None if kept else "it is to be a task, which the server does not declare"
+    return None if kept else "it asks for a task, but the server does not declare tasks for tool calls"
 
 
 @stated_rule(
