@@ -42,7 +42,7 @@ OLD: Final = 0.1
 """How often a move with no unused values is made, compared with others (chosen)."""
 
 CHEAP: Final = 0.01
-"""A connection that opens within these seconds may be opened as often as anything else is done (chosen)."""
+"""Seconds up to which opening a connection is cheap enough to do as often as anything else (chosen)."""
 
 DEAR, SPACE = 0.05, 10
 """Seconds above which opening a connection takes long; then at most every tenth plan opens one (chosen)."""

@@ -168,7 +168,7 @@ class Exchange:
 
     @property
     def resumes(self) -> int | None:
-        """The number of the exchange whose stream this one resumes; None if the recorder knows of none."""
+        """The number of the exchange whose stream this one resumes; None if the recorder found none."""
         found: int | None = self.request.facts.get("resumes")
         return found
 

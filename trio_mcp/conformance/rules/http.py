@@ -58,7 +58,7 @@ _WANTED: Final = {"GET": {"text/event-stream"}, "POST": {"application/json", "te
 def is_no_version(version: str) -> bool:
     """Return whether no revision has ever had this name, and none will have it for a long time."""
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", version):
-        # A date from 2024 to 2099 may be a future revision, which a server may support before the kit does.
+        # A date from 2024 to 2099 may be a revision, and a server may support a future one before the kit does.
         return not "2024" <= version < "2100"
     # Drafts had names such as DRAFT-2025-v2, and a server may have some of its own, so only plain words are certain.
     return version.isalpha() and "draft" not in version.lower()

@@ -194,7 +194,7 @@ def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
 )
 @each(_compared)
 def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each request with a header that contradicts the body, if all other headers are right or do so, too."""
+    """Judge each request with headers that contradict the body, if all its other headers agree with the body."""
     others = [header for header, how in found.items() if how == "other"]
     # If another header is missing, odd or in doubt, nothing shows which of them the server went by.
     if not others or not {*found.values()} <= {"same", "other"}:
@@ -216,7 +216,7 @@ def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchang
 )
 @each(_compared)
 def missing_header_refused(_: Event, connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each request without one of the headers; without the version, only if the server has no legacy era."""
+    """Judge each request without one of the headers; without the version, only if the server has no legacy revision."""
     missing = [header for header, how in found.items() if how == "missing"]
     if not missing or not {*found.values()} <= {"same", "missing"}:
         return UNDECIDED

@@ -62,7 +62,7 @@ def _offers(history: History) -> Iterator[tuple[Event, str, str, set[str]]]:
         for _, asked, wanted in _hellos(history)
         if isinstance(agreed := member_of(asked.result, "protocolVersion"), str)
     ]
-    # Versions that the kit doesn't know, such as drafts, have no place in the order by which offers are judged. The
+    # Versions that are unknown to the kit, such as drafts, have no place in the order by which offers are judged. The
     # modern era has no handshake, so a server that speaks it rightly agrees to another version here.
     spoken = ({agreed for _, agreed, _ in found} | supported(history)) & set(LEGACY)
     return ((*offer, spoken) for offer in found)
@@ -123,8 +123,8 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
         ready = next(notifications(connection, "client", "notifications/initialized"), None)
         if connection.hello is None or ready is None:
             continue
-        # A request that comes after the notification was sent may have crossed it, or react to it; only one that came
-        # before is certainly too early.
+        # A request that comes after the notification was sent may have crossed it, or be a reaction to it; only one
+        # that came before is certainly too early.
         questions = (asked for asked in connection.questions if asked.method != "ping")
         place = connection.position(ready)
         early = next((asked for asked in questions if connection.position(asked.event) < place), None)

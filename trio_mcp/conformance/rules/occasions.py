@@ -48,7 +48,7 @@ def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]
 
 
 def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
-    """Return the answered, proper requests of these methods, or all, as occasions: each with its first response."""
+    """Return the answered, proper requests of these methods, or of all, as occasions: each with its first response."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
         for connection, asked, answer in asked_about(history, *methods):
@@ -58,7 +58,7 @@ def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
 
 
 def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
-    """Return the exchanges over Streamable HTTP of these HTTP methods, or all, as occasions: each with its response."""
+    """Return the Streamable HTTP exchanges of these HTTP methods, or of all, as occasions: each with its response."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
         for connection in history:

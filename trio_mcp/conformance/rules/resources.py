@@ -81,7 +81,7 @@ def resource_uri_valid(history: History) -> Iterator[Verdict]:
 
 
 def _missing(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the answered requests for resources that surely don't exist."""
+    """Yield the answered requests for resources that certainly don't exist."""
     for answer, connection, asked in about("resources/read")(history):
         uri = asked.params.get("uri")
         if not isinstance(uri, str) or not declares(connection.server_capabilities, "resources"):
@@ -97,7 +97,7 @@ def _missing(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 
 def _may_match(connection: Connection, uri: str) -> bool:
     if not is_unknown(connection, "resources/templates/list", None):
-        return True  # the templates are not all known
+        return True  # not all templates were listed
     # Some servers match more generously than others, so the same scheme is enough for doubt.
     return any(
         _matches(template, uri) or template.partition(":")[0] == uri.partition(":")[0] or template.startswith("{")

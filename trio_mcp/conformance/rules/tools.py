@@ -243,7 +243,7 @@ def tool_errors_in_result(_: Event, asked: RecordedRequest, _tool: dict[str, Any
 
 
 def _called_in_vain(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the answered calls of tools that do not exist, as the list of tools, read to its end, shows."""
+    """Yield the answered calls of tools that are not in the list of tools, which was read to its end."""
     for answer, connection, asked in about("tools/call")(history):
         if is_unknown(connection, "tools/list", asked.params.get("name")):
             yield answer, connection, asked

@@ -148,7 +148,7 @@ def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule()
 @each(replies("sampling/createMessage"))
 def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge texts that have more characters than any model's tokens could hold."""
+    """Judge each text, by whether it is longer than this many tokens of any model could be."""
     limit, text = reply.params.get("maxTokens"), object_of((reply.result or {}).get("content")).get("text")
     if not isinstance(limit, int) or not isinstance(text, str):
         return UNDECIDED

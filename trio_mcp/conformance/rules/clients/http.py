@@ -186,7 +186,7 @@ def parameter_headers_sent(event: Event, connection: Connection, params: dict[st
         return UNDECIDED
     try:
         values = parameter_values(params.get("arguments"), parameters)
-    except ValueError:  # no header can carry an argument; see `header_integer_safe`
+    except ValueError:  # an argument that no header can carry; `header_integer_safe` judges integers
         return UNDECIDED
     # A value that need not be encoded may still be encoded.
     wanted = {name.lower(): _decoded(value) for name, value in values.items()}

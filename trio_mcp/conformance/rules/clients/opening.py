@@ -72,7 +72,8 @@ def initialized_sent(answer: Event, connection: Connection, _hello: RecordedRequ
     if first is None or connection.revision not in SPEAKABLE:
         return UNDECIDED
     kept = isinstance(first.message, dict) and first.message.get("method") == "notifications/initialized"
-    # Over HTTP another message may overtake the notification, but it must come before the response to that message.
+    # Over HTTP another message may overtake the notification, but the notification must come before the response to
+    # that message.
     if not kept and not is_ordered(connection):
         told = next(connection.notifications("client", "notifications/initialized"), None)
         asked = next((each for each in connection.requests if each.event is first), None)
