@@ -35,7 +35,7 @@ CANCELLED: Final = "notifications/cancelled"
 
 
 def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, Event, list[Event]]]:
-    """Yield each cancelled request, the event that shows that the server knew, and the request's messages after that."""
+    """Yield each cancelled request, the event that shows that the server knew, and the messages for it after that."""
     for asked in connection.requests:
         # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
         # cancelled, so the specification doesn't say what a server does then.
