@@ -296,7 +296,7 @@ class Connection:
         return (event for event in self.events if event.kind == "message" and event.sender == sender)
 
     def notifications(self, sender: Sender, method: str | None = None) -> Iterator[Event]:
-        """Yield the notifications of one side, or only those of a method."""
+        """Yield the notifications of one side, or only those with a method."""
         for event in self.messages(sender):
             if is_notification(event.message) and method in (None, event.message["method"]):
                 yield event

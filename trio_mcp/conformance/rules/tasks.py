@@ -166,8 +166,8 @@ def task_created(_: Event, connection: Connection, asked: RecordedRequest) -> Op
     # Arguments that are refused may be refused before there is a task.
     if not isinstance(asked.params.get("task"), dict) or asked.result is None or asked.result.get("isError") is True:
         return UNDECIDED
-    # That a tool refuses the task that it forbids is only a SHOULD, so a plain result may be right there, and for a
-    # tool that was not listed.
+    # Refusing a task that the tool forbids is only a SHOULD, so a plain result may be right there, and also for a tool
+    # that was not listed.
     if not _offers(connection, CALLS) or _support(connection, asked) not in ("optional", "required"):
         return UNDECIDED
     made = isinstance(asked.result.get("task"), dict)
