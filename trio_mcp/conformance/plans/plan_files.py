@@ -80,13 +80,13 @@ def read_plan_file(path: str | Path) -> PlanFile:
         TranscriptError: If it can't be read, or is not the file of a plan.
     """
     value = dict(read_object(path))
-    # Whether the rule still exists is not asked here: the file is valid either way, and only a replay needs the rule.
+    # Whether the rule still exists is not checked here: the file is valid either way, and only a replay needs the rule.
     if value.pop(FORMAT, None) != "plan" or value.pop("version", None) != VERSION:
         raise TranscriptError(f"{path}: this is not a plan that this version of trio-mcp has written")
     if value.get("revision") not in REVISIONS or not isinstance(value.get("rule"), str):
-        raise TranscriptError(f"{path}: it must name a rule, and a revision: one of {', '.join(REVISIONS)}")
+        raise TranscriptError(f"{path}: the file must name a rule, and one of the revisions {', '.join(REVISIONS)}")
     try:
-        # Each part is taken out, so that what is left at the end is what else the file says.
+        # Each part is taken out, so that only the other facts in the file are left at the end.
         plan = plan_from_json(value.pop("plan", None))
     except ValueError as exc:
         raise TranscriptError(f"{path}: {exc}") from None

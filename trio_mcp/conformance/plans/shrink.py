@@ -37,7 +37,7 @@ SLOW: Final = 0.1
 """Seconds to open a connection above which smaller plans are tried on one connection (chosen)."""
 
 BEFORE: Final = (0, 1, 4, 16, 64)
-"""How many of the plans before it on the same connection are put in front of one that breaks nothing alone."""
+"""How many of the earlier plans on the same connection are put in front of a plan that breaks nothing alone."""
 
 
 @attrs.frozen
@@ -64,11 +64,11 @@ class Shrinker:
         connect: Returns a new runner, and prepares it: the handshake and the listing.
         rule: The rule.
         schemas: The input schemas of tools by name, so that valid arguments stay valid.
-        slow: Methods, each with the name of what takes long; they are left out first.
+        slow: Methods, each with the name or URI of a call that takes long; such calls are left out first.
         seconds: The time that it may take. No run begins after it.
         until: When a run that is under way is cut short, on Trio's clock.
         patience: Seconds without a response after which a run that is cut short shows a target that does not respond.
-        quiet: Seconds in which what is late still comes.
+        quiet: Seconds to wait for late messages after a plan.
 
     Attributes:
         undecided: The problems in these runs that are not about the rule: a sentence each.
@@ -90,8 +90,8 @@ class Shrinker:
         self._rule = rule
         self._schemas = schemas
         self._slow = slow
-        # The results are kept for the life of the shrinker, since one failure may have several examples that could be
-        # its cause.
+        # Time and runs are counted over the life of the shrinker, since one failure may have several examples that
+        # could be its cause.
         self._began = clock.perf_counter()
         self._seconds = seconds
         self._until = until
@@ -103,7 +103,7 @@ class Shrinker:
         self._opening = 0.0
         self._best: ShownRun | None = None
         self._running: PlanRunner | None = None
-        self._connecting: float | None = None  # since when
+        self._connecting: float | None = None  # since when a connection is being opened
         self._shared: contextlib.AsyncExitStack | None = None
         self._bench: PlanRunner | None = None
         self._prologue: list[Event] = []
@@ -128,18 +128,18 @@ class Shrinker:
         smaller = self._best
         seen = of = 0
         with self._in_time():
-            # The plan is run at least once, even without time: a failure that is seen again weighs more. One that needs
-            # several tries to show is run more often, for a rate that says something.
+            # The plan is run at least once, even if no time is left: a failure that is seen again weighs more. A plan
+            # that needs several tries to show it is run more often, so that the rate means something.
             while of < REPEATS * self._tries and (of == 0 or self._spent < 1):
                 again = await self._run(smaller.plan, probe=smaller.probed)
                 of += 1
                 if again is not None:
                     seen, smaller = seen + 1, again
-        # Where there was no time for that, the run that has shown it counts.
+        # If there was no time for that, the run that showed the failure counts.
         return _failure(smaller, revision, example, seen, of) if of else _failure(smaller, revision, example, 1, 1)
 
     async def _smaller(self, best: ShownRun) -> ShownRun:
-        """Return the smallest plan found that shows it on a fresh connection."""
+        """Return the run of the smallest plan found that shows the failure on a fresh connection."""
         if self._opening > SLOW:
             # One connection is tried first, which is much quicker, if the fault shows there again and again.
             smaller: ShownRun | None = None
@@ -147,7 +147,8 @@ class Shrinker:
                 if all([await self._shows(best.plan, probe=best.probed) for _ in range(2)]):
                     smaller = await self._simpler_steps(await self._fewer_steps(best))
             self._shared = self._bench = None
-            # Fresh connections come next: what a target keeps for the life of a connection may have been in the way.
+            # Fresh connections come next: state that a target keeps for the life of a connection may have been in the
+            # way.
             if smaller is not None:
                 best = await self._run(smaller.plan, probe=smaller.probed) or best
         return await self._simpler_steps(await self._fewer_steps(best))
@@ -156,7 +157,7 @@ class Shrinker:
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Cut short what is done in the block when the time is up."""
+        """Cut the block short when the time is up."""
         self._running = self._connecting = None
         with trio.CancelScope(deadline=self._until) as scope:
             yield
@@ -174,12 +175,12 @@ class Shrinker:
 
     @property
     def _spent(self) -> float:
-        """How much of the time is over; 1 is all of it."""
+        """The share of the time that has passed; 1 is all of it."""
         return (clock.perf_counter() - self._began) / self._seconds
 
     @property
     def _may_run(self) -> bool:
-        # A shared connection gets half of it, and fresh ones the rest.
+        # A shared connection gets half of the runs and of the time, and fresh ones get the rest.
         part = 1.0 if self._shared is None else 0.5
         return self._runs < MOST_RUNS * part and self._spent < part
 
@@ -201,18 +202,18 @@ class Shrinker:
             self._connecting = trio.current_time()
             async with self._connect() as runner:
                 self._connecting = None
-                # Real time decides nothing where time is virtual: then the same check finds the same.
+                # Where time is virtual, real time must not decide anything, so that the same check finds the same.
                 self._opening = 0.0 if runner.is_virtual else clock.perf_counter() - began
                 since = len(runner.tape.events)
                 await self._play(runner, plan, probe)
         except TrioMcpError:
             self._runs += 1
-            return None  # it can't be reached now; a later run finds out whether it ever can be again
-        # The run is counted only now, as one that was cut short does not show that the rule holds.
+            return None  # the target can't be reached now; a later run finds out whether it can be again
+        # The run is counted only now, as one that was cut short does not show that the rule is kept.
         self._runs += 1
         # By now the end of the connection is among the events, and some rules judge it.
         shown = self._shown(plan, runner.tape.events, since, probe)
-        # The last exchange is kept, which comes from a fresh connection and from the smallest plan so far.
+        # The last run that showed the failure is kept: it had a fresh connection, and the smallest plan so far.
         self._best = shown or self._best
         return shown
 
@@ -246,7 +247,7 @@ class Shrinker:
 
     async def _confirmed(self, first: ShownRun, before: Sequence[Plan]) -> ShownRun | None:
         """Show the failure on a fresh connection: with the example alone, or with what came before it."""
-        # The slow steps are left out first: each costs seconds in every run, and they seldom are the cause.
+        # The slow steps are left out first: each costs seconds in every run, and is seldom the cause.
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
             return shown
@@ -281,7 +282,7 @@ class Shrinker:
             while at < len(best.plan) and self._may_run:
                 plan = best.plan[:at] + best.plan[at + size :]
                 if plan and (shown := await self._shows(plan, probe=best.probed)) is not None:
-                    # The place stays: the next piece has moved there.
+                    # `at` stays the same: the next piece has moved there.
                     best, smaller = shown, True
                 else:
                     at += size
@@ -298,7 +299,7 @@ class Shrinker:
         improved = True
         while improved and self._may_run:
             improved = False
-            # Steps are replaced here and never taken out, so the places stay.
+            # Steps are replaced here and never taken out, so their places stay the same.
             for at in range(len(best.plan)):
                 for simpler in self._simpler(best.plan[at]):
                     if not self._may_run or simpler == best.plan[at]:
@@ -314,7 +315,8 @@ class Shrinker:
         match step:
             case Ask():
                 if step.style or step.token or step.meta or step.headers:
-                    # All of them are tried first: most often none matters, and then one run does for four.
+                    # All four are reset together first: most often none of them matters, and then one run takes the
+                    # place of four.
                     yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
                     yield from _each_reset(step, style=0, token=False, meta={}, headers={})
                 if step.method in ("tools/call", "prompts/get"):
@@ -349,7 +351,7 @@ class Shrinker:
                 return
             if valid.problem(given) is not None:
                 valid = None
-            # Only smaller values are tried, or two values could replace each other in turns.
+            # Only smaller values are tried, since otherwise two values could replace each other in turns.
             elif _size(least) < _size(given):
                 yield least
         for simpler in _simpler_values(given):

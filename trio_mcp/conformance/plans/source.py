@@ -1,4 +1,4 @@
-"""Makes plans: moves are drawn in bulk and interleaved, the same for the same seed."""
+"""Makes plans: values of moves are drawn in bulk and interleaved, in the same way for the same seed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from trio_mcp.testing.strategies.drawing import draws
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
 
 CALLS: Final = ("tools/call", "resources/read", "prompts/get")
-"""The requests that make a server do its own work: at least half of all, with as few repeats as possible."""
+"""The requests that make a server do its own work: at least half of all requests, with as few repeats as possible."""
 
 CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
-"""The moves to fill up with, which just call."""
+"""The moves that plans are filled up with; they only call."""
 
 MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
@@ -33,29 +33,29 @@ SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
 
 SHARE: Final = 0.7
-"""The share of new calls among the requests in plans, if there are so many (chosen)."""
+"""The share of new calls among the requests in plans, if there are that many (chosen)."""
 
 FEW: Final = 8
 """A move counts as used up when less than one in this many drawn values is new (chosen)."""
 
 OLD: Final = 0.1
-"""How often a move is made whose values have all been used, compared with others (chosen)."""
+"""How often a move with no unused values is made, compared with others (chosen)."""
 
 CHEAP: Final = 0.01
-"""Seconds for which a connection may be opened as often as anything else is done (chosen)."""
+"""Seconds up to which opening a connection is cheap enough to do as often as anything else (chosen)."""
 
 DEAR, SPACE = 0.05, 10
 """Seconds above which opening a connection takes long; then at most every tenth plan opens one (chosen)."""
 
 ATTEMPTS: Final = 5
-"""How often a move is drawn again if all that it would call was called before (chosen)."""
+"""How often a move is drawn, at most, to find calls that were not made before (chosen)."""
 
 
 class _Pool:
     """The values of a move, drawn in bulk when they are needed.
 
     Attributes:
-        is_old: Whether it has few values, which all have been used, and calls something.
+        is_old: Whether it has few values, all of which have been used, and some of which call something.
         connects: Whether it opens connections, or ends one.
     """
 
@@ -64,7 +64,8 @@ class _Pool:
         self.is_old = False
         self.connects = move.alone
         self._strategy = move.make(facts)
-        # Each move has its generator: whichever other moves are made, it has the same values for the same seed.
+        # Each move has its own random generator, so that it has the same values for the same seed, whichever other
+        # moves are made.
         self._random = Random(f"{seed} {move.name}")
         self._count = SMALLEST
         self._values: deque[Plan] = deque()
@@ -94,16 +95,17 @@ class _Pool:
             # something.
             except Unsatisfiable:
                 return
-            # Plans are compared by their text, as they contain dicts, which have no hash.
+            # Plans are compared by their text, as they contain dicts, which can't be hashed.
             different = {repr(plan): plan for plan in found}
             drawn = [plan for text, plan in different.items() if text not in self._known]
             self._known |= different.keys()
             if FEW * len(drawn) < self._count:
-                # Hardly anything is new, so all there is was drawn. Without calls, more of the same does no harm.
+                # Hardly any value is new, so all of them have been drawn. They are used again; those that call nothing
+                # do no harm.
                 self._all = drawn = [*self._used, *drawn]
             self._used += drawn if not self._all and len(self._used) < LARGEST else []
-            # Drawing has a fixed cost each time, so bulks grow; but most of the first ones of a short check would never
-            # be used.
+            # Each drawing has a fixed cost, so bulks grow. They begin small, because a short check would never use most
+            # of a large one.
             self._count = min(2 * self._count, LARGEST)
         self._values.extend(drawn)
         self.connects = self.connects or any(isinstance(step, (Open, Break)) for plan in drawn for step in plan)
@@ -121,7 +123,7 @@ class Source:
         seed: Decides everything that is random.
 
     Attributes:
-        opening: Seconds that it takes to open a connection. The longer, the fewer plans do so.
+        opening: Seconds that it takes to open a connection. The longer it takes, the fewer plans open one.
         usable: The moves that can be made.
         asked: How many requests the plans had so far.
         called: How many of them were calls; see `CALLS`.
@@ -135,7 +137,7 @@ class Source:
         self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
         self._random = Random(seed)
         self._first = [move.name for move in self.usable]
-        # They are shuffled, so that checks that end early leave out other moves with another seed.
+        # They are shuffled, so that checks that end early leave out different moves with different seeds.
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
         self._plans = 0
@@ -143,7 +145,7 @@ class Source:
         self._seed = seed
 
     def renew(self, facts: Facts) -> None:
-        """Go on with other facts; what was tried is not tried first again."""
+        """Go on with other facts; moves that had their first example are not made first again."""
         self.usable = [move for move in self._moves if not move.lacks(facts)]
         # The seed changes, because with the same one the new pools would draw the used values once more.
         self._seed += "+"
@@ -159,7 +161,7 @@ class Source:
         elif self._pools:
             chosen = self._mixed()
         if not chosen:
-            # The move had no values and was dropped, so this ends once all of them are.
+            # The move had no values and was dropped, so this ends once all moves are dropped.
             return self.next() if self._first or self._pools else None
         steps = self._interleaved(chosen)[:MOST_STEPS]
         return tuple(self._styled(step) for step in steps)
@@ -187,11 +189,12 @@ class Source:
             for pool in self._pools.values()
         ]
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
-        # Such a move ends or spoils the connection, and the others would be blamed for what follows from that.
+        # A move that must be alone ends or spoils the connection, and the others would be blamed for what follows from
+        # that.
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
         found = [plan for name in names for plan in self._drawn(name)]
-        # This keeps new calls at half of all traffic or more, counting the traffic that does not come from plans.
+        # This keeps new calls at half of all traffic or more, including the traffic that does not come from plans.
         while self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
             calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
             if not calling:
@@ -227,16 +230,16 @@ class Source:
         queues = [deque(plan) for plan in plans]
         mixed: list[Step] = []
         while queues := [queue for queue in queues if queue]:
-            # Plans are chosen by length, so that each order is equally likely.
+            # Plans are weighted by length, so that each order is equally likely.
             (queue,) = self._random.choices(queues, [len(queue) for queue in queues])
             step = queue.popleft()
-            # Waiting for all twice in a row is the same as once.
+            # Waiting for all responses twice in a row is the same as waiting once.
             if not (isinstance(step, AwaitResponses) and mixed and isinstance(mixed[-1], AwaitResponses)):
                 mixed.append(step)
         return mixed
 
     def _styled(self, step: Step) -> Step:
-        """Give a request an id of some kind: half of them a plain number."""
+        """Give a request an id of a random kind; half of the requests keep a plain number."""
         # Half of the ids stay as most clients make them, so that a server which can't cope with the other kinds shows
         # its other faults, too.
         if not isinstance(step, Ask) or step.style or self._random.random() < 0.5:
@@ -245,7 +248,7 @@ class Source:
 
 
 def _calls(plan: Plan) -> list[str]:
-    """Return the calls of a plan, each as a text that is the same for equal calls."""
+    """Return the calls of a plan, each as a string that is the same for equal calls."""
     return [
         # The metadata is left out, since nothing in it changes what a tool does. The order of members makes no
         # difference either.

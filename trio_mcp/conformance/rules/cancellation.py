@@ -35,10 +35,10 @@ CANCELLED: Final = "notifications/cancelled"
 
 
 def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, Event, list[Event]]]:
-    """Yield what was cancelled, what shows that the server knew, and what it sent about it after that."""
+    """Yield each cancelled request, the event that shows that the server knew, and the messages for it after that."""
     for asked in connection.requests:
         # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
-        # cancelled, so what a server does then is open.
+        # cancelled, so the specification doesn't say what a server does then.
         if asked.cancelled is None or asked.cancelled.kind != "message" or asked.method == "initialize":
             continue
         known = has_read(connection, asked.cancelled)
@@ -59,14 +59,15 @@ def cancelled_unanswered(history: History) -> Iterator[Verdict]:
                 yield broken(
                     late, f"the answer to {asked.method} (id {asked.id!r}) came after its cancellation was read"
                 )
-            # Silent where the answer came before the cancellation was surely read: the two have crossed, which is not a
-            # fault.
+            # There is no verdict where the response came before the cancellation was certainly read: the two may have
+            # crossed, which is not a fault.
             elif not asked.answers:
                 yield held(known)
         for asked in connection.requests:
             if asked.cancelled is None or asked.error is None or asked.cancelled.kind != "message":
                 continue
-            # An error that comes with the cancellation, long before the call can be done, answers the cancellation.
+            # An error that comes right after the cancellation, long before the call can be done, responds to the
+            # cancellation.
             took = asked.answers[0].time - asked.event.time
             least = quickest.get(_what(asked), 0.0)
             place = connection.position(asked.cancelled)
@@ -79,13 +80,13 @@ def _what(asked: RecordedRequest) -> tuple[str, str]:
 
 
 def _durations(connection: Connection) -> dict[tuple[str, str], float]:
-    """Return how long each call takes at least, of those that were not cancelled; none of the quick ones."""
+    """Return the shortest time that each call took without being cancelled; quick calls are left out."""
     found: dict[tuple[str, str], float] = {}
     for asked in connection.requests:
         if asked.answers and asked.cancelled is None:
             took = asked.answers[0].time - asked.event.time
             found[_what(asked)] = min(took, found.get(_what(asked), took))
-    # Below that a busy machine decides (chosen).
+    # Below half a second, the load of the machine decides (chosen).
     return {what: took for what, took in found.items() if took >= 0.5}
 
 
@@ -114,7 +115,7 @@ def _cancellations(history: History) -> Iterator[tuple[Event, Connection, Record
 @stated_rule(moves=("cancel-finished", *CANCELS))
 def cancel_races_survived(history: History) -> Iterator[Verdict]:
     for event, connection, asked in _cancellations(history):
-        # Malformed or unknown cancellations are for the next rule, which is only a SHOULD.
+        # The next rule, which is only a SHOULD, judges cancellations that are malformed or name an unknown request.
         if asked is not None and is_plain(connection, event):
             yield from survived(connection, event)
 
@@ -145,7 +146,7 @@ def server_cancels_listen_only(history: History) -> Iterator[Verdict]:
 def cancel_known_request(event: Event, connection: Connection) -> Opinion:
     found, place = params_of(event).get("requestId"), connection.position(event)
     if found is None:
-        return UNDECIDED  # for another rule
+        return UNDECIDED  # `cancel_names_request` judges a missing id
     sent = (asked.id for asked in connection.questions if connection.position(asked.event) < place)
     kept = any(is_same_id(asked_id, found) for asked_id in sent)
     return None if kept else f"the server sent no request with the id {found!r:.60}"
@@ -161,9 +162,9 @@ def cancel_known_request(event: Event, connection: Connection) -> Opinion:
 def cancel_open_request(event: Event, connection: Connection) -> Opinion:
     found = params_of(event).get("requestId")
     asked = next((asked for asked in connection.questions if is_same_id(asked.id, found)), None)
-    if asked is None or not is_ordered(connection):  # a stream may be late
+    if asked is None or not is_ordered(connection):  # over HTTP, a stream may be late
         return UNDECIDED
-    # The response may have crossed the cancellation, unless the server has surely read it.
+    # The response may have crossed the cancellation, unless the server had certainly read the response before.
     known = has_read(connection, asked.answers[0]) if asked.answers else None
     kept = known is None or known > connection.position(event)
     return None if kept else f"{asked.method} (id {found!r:.60}) was answered already"

@@ -75,15 +75,15 @@ def judge(history: History, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Verdi
     """Yield the verdicts of rules on a history, without those on its prologue or on revisions that lack the rule."""
     for rule in rules:
         for verdict in rule.judge(history):
-            # An unknown revision is judged by all rules: else a server that negotiates nonsense would pass as one
-            # without faults.
+            # A connection in an unknown revision is judged by all rules: otherwise a server that negotiates nonsense
+            # would pass as one without faults.
             revision = history.connections[verdict.event.connection].revision
             if history.counts(verdict.event) and (revision in rule.revisions or revision not in REVISIONS):
                 yield rule, verdict
 
 
 def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
-    """Return the rules for these sides, or of them those that are named.
+    """Return the rules for these sides, or only those of them that are named.
 
     Args:
         names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or rules of your own;
@@ -113,7 +113,7 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
             # other rules there.
             found = [rule for rule in rules if fnmatch.fnmatchcase(rule.id, name)]
         if not found:
-            # An error rather than an empty choice: a misspelt rule would otherwise be a check that passes.
+            # This is an error rather than an empty choice: a check for a misspelt rule would otherwise pass.
             near = difflib.get_close_matches(name, [rule.id for rule in rules], 1)
             meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --dry-run` lists the rules"
             raise ValueError(f"no rule for a {' or '.join(who)} is called {name!r}{meant}")

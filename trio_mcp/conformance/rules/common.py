@@ -1,4 +1,4 @@
-"""Shared by the rules: which requests are beyond reproach, and what had certainly happened before what."""
+"""Helpers that the rules share: which requests are beyond reproach, and which event certainly came before which."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ __all__ = [
 LEGACY: Final = LEGACY_REVISIONS
 MODERN: Final = MODERN_REVISIONS
 
-# Beyond these two programs may read the same JSON differently, or refuse it with good reason. The integers are those
-# that a double holds exactly (RFC 8259, section 6); the others are chosen, far beyond ordinary messages.
+# Beyond these limits, two programs may read the same JSON differently, or refuse it with good reason. A double
+# represents integers up to the first one exactly (RFC 8259, section 6); the other limits are chosen, far beyond
+# ordinary messages.
 SAFE_INTEGER: Final = 2**53 - 1
 LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
@@ -69,7 +70,7 @@ DEEPEST: Final = 50
 
 
 def is_plain(connection: Connection, event: Event) -> bool:
-    """Return whether all programs must read a message of the client as the same request or notification."""
+    """Return whether every program must read a message from the client as the same request or notification."""
     return connection.kept("plain", event, lambda: _is_plain(connection, event))
 
 
@@ -81,7 +82,8 @@ def _is_plain(connection: Connection, event: Event) -> bool:
         return False
     if not isinstance(message.get("params", {}), dict) or not _is_safe_id(message.get("id", 0)):
         return False
-    # A request with other headers, or after the end of its session, may be refused for that.
+    # A request whose headers were altered, or that was sent after the end of its session, may be refused for that
+    # reason.
     exchange = connection.exchanges.get(event.exchange or 0)
     if (exchange is not None and exchange.request.facts.get("altered")) or connection.is_after_session(event):
         return False
@@ -116,7 +118,7 @@ def is_proper(connection: Connection, asked: RecordedRequest) -> bool:
 
 
 def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
-    # An id that is used twice breaks a rule for clients, and the server's answer to either may be about that.
+    # Using an id twice breaks a rule for clients, and the server's response to either request may be about that.
     if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1:
         return False
     message = asked.event.message
@@ -126,31 +128,31 @@ def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
         if not isinstance(asked.meta.get(meta.CLIENT_CAPABILITIES), dict):
             return False
     elif asked.method not in ("initialize", "ping"):
-        # Before the handshake is over a server may refuse anything else.
+        # Before the handshake is over, a server may refuse any other request.
         ready = next(connection.notifications("client", "notifications/initialized"), None)
         if connection.hello is None or ready is None or connection.position(ready) > connection.position(asked.event):
             return False
     spec = method_spec(connection.revision, asked.method)
-    # An unknown method has no form to depart from; the refusal that it deserves is for another rule.
+    # An unknown method has no form to depart from; `unknown_method_refused` judges whether it is refused.
     if spec is None:
         return True
     if "params" not in message:
         return not spec.params_required
-    # Any of them: `elicitation/create` has two forms of parameters, and a request needs to fit one.
+    # One match is enough: `elicitation/create` has two forms of parameters, and a request needs to fit only one.
     return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
 
 
-# Their duration is up to the application: the text limits the time of none.
+# How long these take is up to the application: the specification sets no time limit for any of them.
 _WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
-# For recordings of other programs, in which nothing was asked for again: silence of such a length counts by itself.
+# In a recording of another program nothing was requested again; there, silence of this length counts by itself.
 _AN_HOUR: Final = 3600.0
 
 
 def lost(asked: RecordedRequest) -> Event | None:
     """Return the mark that shows that a response will never come, if there is one.
 
-    For what the application does, it is not enough that it takes long: the same must have been answered another time,
-    or there must have been all the time in the world.
+    A request that makes the application work may just take long. It counts as lost only if the same request got a
+    response another time, or if an hour has passed.
     """
     mark = asked.overdue
     if mark is None or asked.cancelled is not None or asked.answers:
@@ -161,17 +163,18 @@ def lost(asked: RecordedRequest) -> Event | None:
 
 
 def ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, though nothing gave it a right to."""
+    """Return whether the server ended the connection although nothing entitled it to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
-    # Messages before a request that was answered did no harm.
+    # Messages before a request that got a response did no harm.
     harmless = max((connection.position(asked.event) for asked in connection.requests if asked.answers), default=0)
     example = connection.events[harmless:]
-    # Over stdio a server ends when its client closes the input, whatever is open.
+    # Over stdio, a server ends when its client closes the input, whichever requests are open.
     if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
         return False
-    # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be over what is not JSON. But a
-    # request or notification with something odd in it, such as deep nesting, is still one.
+    # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be closed over text that is not
+    # JSON. But a request or notification with something odd in it, such as deep nesting, does not excuse ending the
+    # connection.
     return all(
         e.kind == "message" and (is_plain(connection, e) or is_request(e.message) or is_notification(e.message))
         for e in example
@@ -182,18 +185,18 @@ def ended_without_cause(connection: Connection) -> bool:
 _SAID: Final = ("message", "text")
 
 
-# By the first plain request after it alone: if that one fails, the later ones tell nothing more.
+# Only the first plain request after the event that decides anything is judged: if it fails, the later ones add nothing.
 def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
-    """Judge whether the server still answers after something."""
+    """Judge whether the server still responds after an event."""
     place = connection.position(event)
     for asked in connection.requests:
         if connection.position(asked.event) > place and is_plain(connection, asked.event):
             if asked.answers:
                 yield held(asked.answers[0])
             elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
-                continue  # which says nothing
+                continue  # a request that was cancelled, or may just take long, says nothing
             elif (mark := lost(asked)) is not None:
-                yield broken(mark, f"{asked.method} was not answered any more")
+                yield broken(mark, f"{asked.method} was no longer answered")
             elif ended_without_cause(connection):
                 yield broken(connection.close or event, "the server ended")
             return
@@ -205,21 +208,21 @@ def answer_of(asked: RecordedRequest) -> Event | None:
 
 
 def code_of(asked: RecordedRequest) -> int | None:
-    """Return the code of the error that a request was answered with, if it was."""
+    """Return the code of the error in a request's first response; None if the response is not an error with a code."""
     code = asked.error.get("code") if asked.error is not None else None
     return code if isinstance(code, int) else None
 
 
 def code_or_result(asked: RecordedRequest) -> str:
-    """Return what a request was answered with, for the text of a problem: the code of the error, or a result."""
+    """Return the code of the error that a request got, or else ``a result``, for the text of a problem."""
     code = code_of(asked)
     return "a result" if code is None else str(code)
 
 
 def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, RecordedRequest, Event]]:
-    """Yield the proper requests of these methods, or all, that were answered; with their connections and answers.
+    """Yield the proper requests of these methods, or of all, that got a response: connection, request and response.
 
-    An error after the request was cancelled may be about the cancellation, so it tells nothing about the method.
+    Requests that got an error after they were cancelled are left out: the error may be about the cancellation.
     """
     for connection, asked in history.requests(*methods):
         if asked.answers and not is_refused_late(asked) and is_proper(connection, asked):
@@ -227,13 +230,13 @@ def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, R
 
 
 def is_refused_late(asked: RecordedRequest) -> bool:
-    """Return whether a request was answered with an error after it had been cancelled."""
+    """Return whether a request got an error after it had been cancelled."""
     return asked.cancelled is not None and asked.error is not None
 
 
 def supported(history: History) -> set[str]:
     """Return the revisions that the server says it speaks."""
-    # Anywhere in the history: the revisions of a server do not depend on the connection.
+    # The whole history is searched: the revisions of a server do not depend on the connection.
     named = (items_of(asked.result, "supportedVersions") for _, asked in history.requests("server/discover"))
     return {each for versions in named for each in versions if isinstance(each, str)}
 
@@ -264,10 +267,10 @@ def first_after(connection: Connection, end: Event, events: Iterable[Event]) -> 
 
 
 def has_read(connection: Connection, event: Event) -> int | None:
-    """Return the place from which on the server has certainly read a message of the client; None if nothing shows it.
+    """Return the place from which on the server has certainly read a message from the client; None if nothing shows it.
 
-    That is the answer to a request that was sent after it: what is read in order is read before the next message. Over
-    HTTP, where each message travels by itself, that request was sent after the response to the message's POST.
+    It is the place of the first response to a request that was sent after the message: messages are read in order.
+    Over HTTP, where each message travels by itself, that request was sent after the response to the message's POST.
     """
     sent = event
     if event.exchange is not None:
@@ -288,7 +291,7 @@ def has_read(connection: Connection, event: Event) -> int | None:
 
 
 def pages(connection: Connection, method: str) -> Iterator[list[RecordedRequest]]:
-    """Yield the readings of a list from its beginning: the pages of each, in order, as far as they were read."""
+    """Yield each reading of a list from its beginning: its pages in order, as far as they were read."""
     asked = [each for each in connection.requests if each.method == method and each.result is not None]
     for first in asked:
         if "cursor" in first.params or not is_proper(connection, first):
@@ -313,7 +316,7 @@ def is_unknown(connection: Connection, method: str, name: Any) -> bool:
 
 
 def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
-    """Return the names of the items that pages hold, in order."""
+    """Return the names, or the URIs, of the items on some pages, in order."""
     items = [item for page in asked for item in objects_of((page.result or {}).get(field))]
     return [item[key] for item in items if isinstance(item.get(key), str)]
 
@@ -326,8 +329,8 @@ def schema_problem(history: History, schema: Any, value: Any) -> str | None:
 
     The validators are kept with the history.
     """
-    # By text, as each reading of a list brings its own copy of the same schema, and compiling one costs more than a
-    # check.
+    # Validators are kept by the schema's text: each reading of a list brings its own copy of the same schema, and
+    # compiling a schema costs more than checking a value.
     key = json.dumps(schema, sort_keys=True)
     if key not in history.validators:
         try:
@@ -355,8 +358,8 @@ def notifications(connection: Connection, sender: Sender, *methods: str) -> Iter
 
 
 def is_same_id(one: Any, other: Any) -> bool:
-    """Return whether two ids, or what stands in their place, are the same."""
-    # To Python 1, 1.0 and True are equal, but to the protocol 1 and "1" are two ids, and true is not an id.
+    """Return whether two ids are the same; a peer may have sent any JSON value as one."""
+    # In Python, 1, 1.0 and True are equal; in the protocol, true is not an id.
     return type(one) is type(other) and bool(one == other)
 
 
@@ -364,7 +367,7 @@ def is_same_id(one: Any, other: Any) -> bool:
 
 
 def subscription_of(message: Any) -> Any:
-    """Return the subscription's id that a message carries; None if it carries none."""
+    """Return the id of the subscription that a message carries; None if it carries no id."""
     return meta_of(message).get(meta.SUBSCRIPTION_ID)
 
 

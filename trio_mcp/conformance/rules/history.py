@@ -44,7 +44,7 @@ LISTS: Final = {
 
 
 def params_of(event: Event) -> dict[str, Any]:
-    """Return the parameters of a request or notification; empty if there are none, or they are no object."""
+    """Return the parameters of a request or notification; empty if there are none, or they are not an object."""
     return object_of(event.message.get("params"))
 
 
@@ -66,7 +66,8 @@ def is_notification(message: Any) -> TypeGuard[dict[str, Any]]:
 
 def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
-    # Both at once too: that breaks a rule, but it is still meant as a response, and its request counts as answered.
+    # A message with both counts, too: it breaks a rule, but is still meant as a response, and its request counts as
+    # answered.
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
 
 
@@ -76,7 +77,7 @@ def is_message(message: Any) -> bool:
 
 
 def media_type(head: Event) -> str:
-    """Return the type of the body that the head of an HTTP message announces, without parameters."""
+    """Return the media type that the head of an HTTP message announces for its body, without parameters."""
     return head.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -87,7 +88,7 @@ class RecordedRequest:
     Attributes:
         event: The request's event.
         answers: The responses of the other side that have its id, in order; more than one breaks a rule.
-        cancelled: The event with which its sender gave it up: a notification, or the end of its HTTP response.
+        cancelled: The event by which its sender gave it up: a notification, or the end of its HTTP response.
         progress: The progress notifications for its token.
         overdue: The mark that says that no response came in time.
     """
@@ -111,7 +112,7 @@ class RecordedRequest:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Its parameters; empty if there are none, or they are no object."""
+        """Its parameters; empty if there are none, or they are not an object."""
         return params_of(self.event)
 
     @property
@@ -121,13 +122,13 @@ class RecordedRequest:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The result of its first response, if that is one."""
+        """The result in its first response; None unless there is one, and it is an object."""
         found = self.answers[0].message.get("result") if self.answers else None
         return found if isinstance(found, dict) else None
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """The error of its first response, if that is one."""
+        """The error in its first response; None unless there is one, and it is an object."""
         found = self.answers[0].message.get("error") if self.answers else None
         return found if isinstance(found, dict) else None
 
@@ -140,8 +141,8 @@ class Exchange:
         request: The head of the request.
         sent: The messages, or the texts that are not JSON, in its body.
         response: The head of the response, if one came.
-        received: What its body, or its stream, held.
-        end: How the response ended, if it did.
+        received: The messages, or the texts that are not JSON, in the body or on the stream of the response.
+        end: The event of the end of the response, if it has ended.
     """
 
     request: Event
@@ -162,12 +163,12 @@ class Exchange:
 
     @property
     def message(self) -> Any:
-        """The one JSON value in the body of the request; None without one, or with more."""
+        """The JSON value in the body of the request; None unless there is exactly one."""
         return self.sent[0].message if len(self.sent) == 1 else None
 
     @property
     def resumes(self) -> int | None:
-        """The number of the exchange whose stream it goes on with, as far as the recorder knows."""
+        """The number of the exchange whose stream this one resumes; None if the recorder found none."""
         found: int | None = self.request.facts.get("resumes")
         return found
 
@@ -198,7 +199,7 @@ class Connection:
     close: Event | None = None
     _open: dict[tuple[Sender, Any], RecordedRequest] = attrs.Factory(dict)
     _tokens: dict[tuple[Sender, Any], RecordedRequest] = attrs.Factory(dict)
-    # Identities are looked up here, so the messages of batches, which are events of their own, are kept alive.
+    # Events are looked up by identity, so the messages of batches, which are events of their own, are kept alive.
     _places: dict[int, int] = attrs.Factory(dict)
     _parts: dict[int, list[Event]] = attrs.Factory(dict)
     _uses: dict[Any, int] = attrs.Factory(dict)
@@ -239,9 +240,9 @@ class Connection:
         return None
 
     def is_after_session(self, event: Event) -> bool:
-        """Return whether an event came when the client had asked for the end of its session."""
-        # From the request on, not from the response: the server may have ended the session before the client hears of
-        # it.
+        """Return whether an event came after the client had successfully asked for the end of its session."""
+        # The place of the request decides, not that of the response: the server may have ended the session before the
+        # client learns of it.
         end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
         return end is not None and self.position(event) > self.position(end)
 
@@ -250,19 +251,19 @@ class Connection:
         """The revision that the two sides speak: negotiated, or as the client's requests name it."""
         if self.hello is not None and self.hello.result is not None:
             return str(self.hello.result.get("protocolVersion"))
-        # The first that exists: a client may try a version that is not supported, or be made to, before it goes on in
-        # another.
+        # The first one that exists is taken: a client may try a version that is not supported, or be made to, before it
+        # goes on in another.
         named = [asked.meta.get(meta.PROTOCOL_VERSION) for asked in self.requests]
         return next((name for name in named if name in REVISIONS), LATEST_LEGACY)
 
     @property
     def modern(self) -> bool:
-        """Whether that is one of the modern era."""
+        """Whether the revision belongs to the modern era."""
         return self.revision in MODERN_REVISIONS
 
     @cached_property
     def server_capabilities(self) -> dict[str, Any]:
-        """The server's declaration."""
+        """The capabilities that the server declared; empty if it declared none."""
         for asked in self.requests:
             if asked.method in ("initialize", "server/discover") and asked.result is not None:
                 return object_of(asked.result.get("capabilities"))
@@ -270,12 +271,12 @@ class Connection:
 
     @cached_property
     def client_capabilities(self) -> dict[str, Any]:
-        """The client's declaration in ``initialize``; in the modern era each request declares its own."""
+        """The capabilities that the client declared in ``initialize``; in the modern era, each request has its own."""
         return object_of(self.hello.params.get("capabilities")) if self.hello is not None else {}
 
     @cached_property
     def listed(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The items that the server listed: by method of the list, by name or URI, as last listed."""
+        """The items that the server listed, as last listed: keyed by the list's method, then by name or URI."""
         found: dict[str, dict[str, dict[str, Any]]] = {method: {} for method in LISTS}
         for asked in self.requests:
             if asked.method in LISTS and asked.result is not None:
@@ -291,11 +292,11 @@ class Connection:
         return self.listed["tools/list"]
 
     def messages(self, sender: Sender) -> Iterator[Event]:
-        """Yield what one side sent as JSON, in order; of a batch, the batch."""
+        """Yield the JSON values that one side sent, in order; a batch is one of them."""
         return (event for event in self.events if event.kind == "message" and event.sender == sender)
 
     def notifications(self, sender: Sender, method: str | None = None) -> Iterator[Event]:
-        """Yield the notifications of one side, or only those of a method."""
+        """Yield the notifications of one side, or only those with a method."""
         for event in self.messages(sender):
             if is_notification(event.message) and method in (None, event.message["method"]):
                 yield event
@@ -317,7 +318,7 @@ class Connection:
         return self._givers.get(id_key(token), ())
 
     def kept(self, name: str, event: Event, find: Callable[[], T]) -> T:
-        """Return what is found out about an event, which is found out only once."""
+        """Return a fact about an event; ``find`` is called for it only once."""
         key = name, id(event)
         if key not in self._kept:
             self._kept[key] = find()
@@ -344,7 +345,8 @@ class Connection:
                 return
             parts = self._parts[id(event)] = []
             for message in event.message:
-                # All at the place of the batch: within it there is no order of processing (JSON-RPC 2.0, section 6).
+                # All parts get the place of the batch: within it there is no order of processing (JSON-RPC 2.0, section
+                # 6).
                 part = attrs.evolve(event, message=message)
                 parts.append(part)
                 self._places[id(part)] = self._places[id(event)]
@@ -361,7 +363,7 @@ class Connection:
             (exchange.sent if event.sender == exchange.request.sender else exchange.received).append(event)
         elif event.kind == "end":
             exchange.end = event
-            # In the modern era this is how a client gives up a request over HTTP.
+            # In the modern era a client gives up a request over HTTP by ending the response.
             if event.facts.get("by") == "client":
                 for sent in exchange.sent:
                     asked = (
@@ -373,21 +375,22 @@ class Connection:
                         self._give_up(asked, event)
 
     def _give_up(self, asked: RecordedRequest, event: Event) -> None:
-        # A request without a timely answer is given up for that reason, which excuses nothing.
+        # A request that gets no response in time is given up for that very reason, which excuses nothing.
         if asked.cancelled is None and not asked.answers and asked.overdue is None:
             asked.cancelled = event
 
     def _take_message(self, event: Event) -> None:
         message = event.message
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
-            # Malformed ones count, too: a server may answer a request by its id though something else in it is wrong.
+            # Malformed requests count, too: a server may respond to one by its id although something else in it is
+            # wrong.
             self._uses[id_key(message["id"])] = self.uses(message["id"]) + 1
         if event.sender == "client" and (token := _token(message)) is not None:
             self._givers.setdefault(id_key(token), []).append(event)
         if is_request(message):
             asked = RecordedRequest(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
-            # Never removed when it is answered: a second response, or a late cancellation, must still find its request.
+            # The request stays here after its response: a second response, or a late cancellation, must still find it.
             self._open[event.sender, id_key(asked.id)] = asked
             if is_request_id(token := asked.meta.get(meta.PROGRESS_TOKEN)):
                 self._tokens[event.sender, id_key(token)] = asked
@@ -398,8 +401,8 @@ class Connection:
         elif is_notification(message):
             params = params_of(event)
             if message["method"] == "notifications/cancelled":
-                # Only one's own requests: the two sides count ids separately, and the same id may be open in both
-                # directions.
+                # A side cancels only its own requests: the two sides choose ids separately, and the same id may be open
+                # in both directions.
                 found = self._open.get((event.sender, id_key(params.get("requestId"))))
                 if found is not None:
                     self._give_up(found, event)
@@ -414,8 +417,8 @@ def _token(message: Any) -> Any:
 
 
 def id_key(value: Any) -> Any:
-    """Return an id, or what stands in its place, as a key: 1, "1" and true are three."""
-    # The other values of JSON have no hash, so its text stands for it.
+    """Return an id, or any value that was sent as one, as a dictionary key: 1, "1" and true are three keys."""
+    # Lists and objects can't be hashed, so their text is the key.
     return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)
 
 
@@ -429,12 +432,13 @@ class History:
     Attributes:
         events: The transcript.
         connections: Its connections, by number.
-        validators: The JSON Schemas that rules have used, by their text; None for one that can't be used.
+        validators: Validators for the JSON Schemas that rules have used, by their text; None if one can't be used.
     """
 
     def __init__(self, events: Sequence[Event], since: int = 0) -> None:
         self.events = events
-        # By identity: to compare events by value is slow for large messages, and two of one instant may be equal.
+        # Events are compared by identity: comparing large messages by value is slow, and two events of one instant may
+        # be equal.
         self._prologue = {id(event) for event in events[:since]}
         self.connections: dict[int, Connection] = {}
         self.validators: dict[str, SchemaValidator | None] = {}
@@ -454,7 +458,7 @@ class History:
         return self._order.get(id(event), -1)
 
     def counts(self, event: Event) -> bool:
-        """Return whether a verdict on this event counts, or belongs to the prologue."""
+        """Return whether a verdict on this event counts: those on the prologue don't."""
         return id(event) not in self._prologue
 
     def requests(self, *methods: str) -> Iterator[tuple[Connection, RecordedRequest]]:

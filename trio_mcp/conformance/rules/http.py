@@ -1,4 +1,4 @@
-"""Rules for servers over Streamable HTTP: what a request is answered with, streams, resumption, and sessions."""
+"""Rules for servers over Streamable HTTP: responses, streams, resumption, and sessions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = ["ELSEWHERE", "is_clean", "is_no_version", "is_whole", "posted", "rece
 STREAMABLE: Final = REVISIONS[1:]
 
 
-# 403 is left out: to `origin_checked` it is the right answer. Where a refused Origin or Host would be an excuse, rules
-# add it themselves.
+# 403 is left out: for `origin_checked` it is the right response. Rules for which a refused Origin or Host would be an
+# excuse add it themselves.
 ELSEWHERE: Final = frozenset({401, 407, 408, 429, 502, 503, 504})
-"""Statuses that say nothing about these rules: authorization, and a server or a proxy with too much to do."""
+"""Statuses that say nothing about these rules: they are about authorization, or an overloaded server or proxy."""
 
 
 def is_clean(exchange: Exchange) -> bool:
@@ -50,15 +50,15 @@ def is_clean(exchange: Exchange) -> bool:
     return typed and "origin" not in headers and ("*/*" in accept or _WANTED.get(exchange.method, set()) <= accept)
 
 
-# Official SDKs respond to a POST with 406 unless both types are named, as they may: the text demands both of the client
-# (Sending Messages).
+# Official SDKs respond to a POST with 406 unless both types are named. They may, as the specification requires clients
+# to name both (Sending Messages).
 _WANTED: Final = {"GET": {"text/event-stream"}, "POST": {"application/json", "text/event-stream"}}
 
 
 def is_no_version(version: str) -> bool:
-    """Return whether no revision was ever called so, nor will be for a long time."""
+    """Return whether no revision has ever had this name, and none will have it for a long time."""
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", version):
-        # A date of this century may be a revision to come, which a server may speak before the kit knows it.
+        # A date from 2024 to 2099 may be a revision, and a server may support a future one before the kit does.
         return not "2024" <= version < "2100"
     # Drafts had names such as DRAFT-2025-v2, and a server may have some of its own, so only plain words are certain.
     return version.isalpha() and "draft" not in version.lower()
@@ -82,8 +82,8 @@ def is_whole(exchange: Exchange) -> bool:
 
 
 def _is_given_up(asked: RecordedRequest) -> bool:
-    """Return whether the client no longer waits for a response; what is overdue is cancelled by the kit."""
-    # An answer that still came shows that the cancellation was too late, and is judged like any other.
+    """Return whether the client no longer waits for a response; the kit cancels overdue requests."""
+    # A response that still came shows that the cancellation was too late, and is judged like any other.
     return not asked.answers and (asked.cancelled is not None or asked.overdue is not None)
 
 
@@ -93,11 +93,11 @@ def _asked(connection: Connection, exchange: Exchange) -> RecordedRequest:
 
 
 def _lives(connection: Connection, event: Event) -> bool:
-    """Return whether an event came while neither side had ended the connection or its session."""
+    """Return whether an event came before the connection or its session was ended."""
     close = connection.close
     closed = close is not None and connection.position(event) > connection.position(close)
-    # The server may end its streams when the session expires (Sending Messages to the Server), so what ends after that
-    # shows nothing.
+    # The server may end its streams when the session expires (Sending Messages to the Server), so a stream that ends
+    # after that shows nothing.
     return not closed and not connection.is_after_session(event)
 
 
@@ -123,17 +123,18 @@ def endpoint_methods(_: Event, _connection: Connection, exchange: Exchange) -> O
 @stated_rule(moves=["foreign-origin"], transports=["http"])
 @each(exchanged())
 def origin_checked(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with an Origin of another host, if the server is local: elsewhere it may trust any."""
+    """Judge each request with an Origin of another host, if the server is local: others may trust any origin."""
     headers = exchange.request.headers
     host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
     origin = urlsplit(headers.get("origin", "")).hostname or ""
-    # `null`, and what is not a URL, has no host. Whether it counts as "invalid" the text leaves to the server.
+    # `null`, and a value that is not a URL, has no host. The specification leaves it to the server whether such an
+    # Origin is "invalid".
     if not origin or not _is_local(host) or _is_local(origin) or exchange.status in ELSEWHERE:
         return UNDECIDED
-    # The status is named since 2025-11-25.
+    # The specification names the status only since 2025-11-25.
     enough = exchange.status == 403 or (connection.revision < "2025-11-25" and (exchange.status or 0) >= 400)
-    # server-everything, and FastMCP unless told otherwise, accept any Origin. DNS rebinding reaches local servers
-    # just so, hence a fault.
+    # server-everything, and FastMCP unless told otherwise, accept any Origin. That is how DNS rebinding reaches local
+    # servers, so it counts as a fault.
     return None if enough else f"a request from the origin {origin} got status {exchange.status}"
 
 
@@ -144,7 +145,8 @@ def _is_local(host: str) -> bool:
 def _posted_notices(history: History) -> Iterator[tuple[Event, Exchange]]:
     for response, connection, exchange in exchanged("POST")(history):
         message = exchange.message
-        # In the modern era clients send no responses (Sending Messages), so the text doesn't say what one gets.
+        # In the modern era clients send no responses (Sending Messages), so the specification doesn't say how to
+        # respond to one.
         if is_notification(message) or (is_response(message) and not connection.modern):
             yield response, exchange
 
@@ -152,9 +154,9 @@ def _posted_notices(history: History) -> Iterator[tuple[Event, Exchange]]:
 @stated_rule(moves=["unknown-notification", "stray-response"], transports=["http"])
 @each(_posted_notices)
 def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
-    """Judge each POST of a notification that was not refused."""
+    """Judge each POST of a notification or response that was not refused."""
     status = exchange.status or 0
-    # Until the response has ended, a body may still come; and one that was cut off may have lost it.
+    # Until the HTTP response has ended, a body may still come; and one that was cut off may have lost its body.
     if not 200 <= status < 300 or not is_whole(exchange):
         return UNDECIDED
     if exchange.received:
@@ -165,10 +167,10 @@ def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
 @stated_rule(moves=["unknown-notification", "stray-response", "tell-in-unknown-version"], transports=["http"])
 @each(_posted_notices)
 def notification_refused_with_error(response: Event, exchange: Exchange) -> Opinion:
-    """Judge each POST of a notification that got an error."""
+    """Judge each POST of a notification or response that got an error."""
     status = exchange.status or 0
-    # An error in the body of a 200 looks like acceptance to a client that reads the status alone, as it may: the body
-    # is optional.
+    # The body is optional, so a client may read only the status, and take a 200 with an error in the body for
+    # acceptance.
     error = next((event for event in received(exchange) if "error" in event.message), None)
     if status < 400 and error is None:
         return UNDECIDED
@@ -179,7 +181,7 @@ def notification_refused_with_error(response: Event, exchange: Exchange) -> Opin
 @each(posted)
 def answer_content_type(response: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
-    # The statement is about successful responses. The body of a refusal, such as a proxy's page, is left open. A
+    # The statement is about successful responses. The body of a refusal, such as a proxy's page, may be anything. A
     # cancelled request needs no response, so its POST may end without a body, and then without a type.
     if not 200 <= (exchange.status or 0) < 300 or _is_given_up(_asked(connection, exchange)):
         return UNDECIDED
@@ -205,13 +207,13 @@ def answer_content_type(response: Event, connection: Connection, exchange: Excha
     transports=["http"],
 )
 def one_message_an_event(history: History) -> Iterator[Verdict]:
-    """Judge each event of the usual type; an event without data gives a place to resume from."""
+    """Judge each event of the usual type; an event without data only marks a place to resume from."""
     for _, _, exchange in exchanged("POST", "GET")(history):
         for event in exchange.received if exchange.is_stream else ():
-            # Clients ignore events of other types, as SSE demands, so a server may use them for itself.
+            # Clients ignore events of other types, as SSE requires, so a server may use those as it likes.
             if event.facts.get("event", "message") == "message" and event.text != b"":
-                # A list is a batch, right or wrong by revision, which other rules judge. server-everything replays the
-                # priming events of its streams as `{}`, which no client can read.
+                # A list is a batch, which other rules judge by revision. server-everything replays the priming events
+                # of its streams as `{}`, which no client can read.
                 kept = isinstance(event.message, list) or is_message(event.message)
                 yield judged(kept, event, "the data of an event are not a message")
 
@@ -228,7 +230,7 @@ def _streams(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
 
 def _is_answer_to(event: Event, message: Any) -> bool:
     found = event.message
-    # To Python 1, 1.0 and True are equal, but as ids they are three.
+    # In Python, 1, 1.0 and True are equal, but as ids they are three.
     return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
 
 
@@ -254,7 +256,8 @@ def stream_primed(_: Event, connection: Connection, exchange: Exchange) -> Opini
     # The event without data is new in 2025-11-25, and servers go by the version that the request's header names.
     if exchange.request.headers.get("mcp-protocol-version") != connection.revision or not _has_ids(exchange):
         return UNDECIDED
-    # Only the first event counts: a client that is cut off before it has nothing to resume from, whatever ids follow.
+    # Only the first event counts: a client that is cut off before an id came has nothing to resume from, whatever ids
+    # would follow.
     first = exchange.received[0]
     primed = bool(first.facts.get("event_id")) and first.text == b""
     return judged(primed, first, "the stream has event ids, but its first event has data, or no id")
@@ -267,11 +270,11 @@ def retry_before_close(_: Event, connection: Connection, exchange: Exchange) -> 
     end = _server_end(exchange)
     if end is None or _answer(exchange.message, exchange) is not None:
         return UNDECIDED
-    # A stream without response that no one resumed may have been ended for good, which `stream_has_response` judges.
+    # A stream without the response that was never resumed may have ended for good, which `stream_has_response` judges.
     later = [other for other in connection.exchanges.values() if _root(connection, other) is exchange]
     if _answer(exchange.message, *later) is None:
         return UNDECIDED
-    # The text wants `retry` before the close, not in the last event, so any event of the stream will do.
+    # The specification asks for `retry` before the close, not in the last event, so any event of the stream will do.
     said = any("retry" in event.facts for event in exchange.received)
     return judged(said, end, "the stream was closed before the response, without `retry`")
 
@@ -292,14 +295,14 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
 @stated_rule(moves=["call-tool", "list-all"], transports=["http"])
 @each(_streams)
 def stream_has_response(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream that the server ended for good: it was not cancelled, and can't be resumed."""
+    """Judge each stream that has the response, or ended for good: not cancelled, and without a way to resume it."""
     if (answer := _answer(exchange.message, exchange)) is not None:
         return held(answer)
-    # With event ids, the response may come on another connection: the text tells such clients to poll.
+    # With event ids, the response may come on another connection: the specification tells clients to poll for it.
     if exchange.end is None or not is_whole(exchange) or _has_ids(exchange):
         return UNDECIDED
     # A cancelled request gets no response, and a server may end streams with the session (Sending Messages to the
-    # Server). Of two requests with one id, which no client may send, one may go without.
+    # Server). Of two requests with one id, which no client may send, one may get no response.
     twice = connection.uses(exchange.message["id"]) > 1
     if twice or _is_given_up(_asked(connection, exchange)) or not _lives(connection, exchange.end):
         return UNDECIDED
@@ -320,7 +323,7 @@ def _on_streams(*, modern: bool) -> Occasions[dict[str, Any]]:
 def _relation(event: Event, message: dict[str, Any]) -> Opinion:
     """Judge whether a response or progress on the stream of a request belongs to that request."""
     found = event.message
-    # An error about a message that could not be read has no id, or null.
+    # An error about a message that could not be read has no id, or the id null.
     if is_response(found) and found.get("id") is not None:
         related = _is_answer_to(event, message)
         return None if related else f"the response to another request, {found['id']!r}, came"
@@ -335,8 +338,8 @@ def _relation(event: Event, message: dict[str, Any]) -> Opinion:
 @each(_on_streams(modern=False))
 def stream_messages_should_relate(event: Event, message: dict[str, Any]) -> Opinion:
     """Judge each response and each progress notification on the stream of a request."""
-    # A tool may change a list, so that change belongs to its call. A ping changes nothing: what is announced on its
-    # stream belongs to something else.
+    # A tool may change a list, and the change then belongs to its call. A ping changes nothing, so a change that is
+    # announced on its stream belongs to something else.
     if event.message.get("method") in CHANGES and message["method"] in QUIET:
         return f"{event.message['method']} came on the stream of {message['method']}"
     # Questions and log messages don't say which request they belong to; only an id or a token does.
@@ -361,7 +364,8 @@ def stream_messages_relate(event: Event, message: dict[str, Any]) -> Opinion:
     # Receiving Messages says that log messages flow only on the stream of the request that they relate to.
     if method == "notifications/message" and listens:
         return "a log message came on the stream of a subscription"
-    # Changes have streams of their own in this era, so even the call that made the change doesn't excuse one here.
+    # In this era, subscriptions have streams of their own, so a change must not be announced even on the stream of the
+    # call that made it.
     if (method == "notifications/subscriptions/acknowledged" or method in CHANGES) and not listens:
         return f"{method} came on the stream of {message['method']}, not of a subscription"
     return _relation(event, message)
@@ -370,11 +374,11 @@ def stream_messages_relate(event: Event, message: dict[str, Any]) -> Opinion:
 @stated_rule(moves=["call-tool", "list-all"], transports=["http"])
 @each(_streams)
 def stream_ends_after_response(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream with the response that has ended, or was left open."""
+    """Judge each stream that has the response, by whether the server then ended it or left it open."""
     end = exchange.end
     if end is None or _answer(exchange.message, exchange) is None:
         return UNDECIDED
-    # The kit hangs up half a second after the response; a recorded client that does so at once shows nothing.
+    # The kit hangs up half a second after the response; a recorded client that hangs up at once shows nothing.
     if end.facts.get("how") == "lingering":
         return broken(end, "the stream was still open half a second after the response")
     return held(end) if end.facts.get("by") == "server" else UNDECIDED
@@ -384,7 +388,7 @@ def stream_ends_after_response(_: Event, _connection: Connection, exchange: Exch
 @each(_streams)
 def stream_unbuffered_header(response: Event, _connection: Connection, _exchange: Exchange) -> Opinion:
     """Judge each stream."""
-    # nginx, for which the header is meant, reads its value without regard to case, so this does, too.
+    # nginx, for which the header is meant, reads its value without regard to case, so this rule does, too.
     value = response.headers.get("x-accel-buffering")
     return None if (value or "").strip().lower() == "no" else f"X-Accel-Buffering is {value!r}"
 
@@ -398,7 +402,7 @@ def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchang
     asked = _asked(connection, exchange)
     streams = [each for each in connection.exchanges.values() if each is not exchange and each.is_stream]
     later = [each for each in streams if _root(connection, each) is exchange]
-    # Without a resumption it can't be seen whether the request went on; and the client may have cancelled it besides.
+    # Without a resumption it can't be seen whether the request went on; and the client may also have cancelled it.
     if asked.cancelled is not None or not later:
         return UNDECIDED
     if (answer := _answer(exchange.message, *later)) is not None:
@@ -430,19 +434,20 @@ def _faultless(*methods: str) -> Occasions[Connection, Exchange]:
 @each(_faultless("GET"))
 def get_stream_or_405(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each GET that gives the server no other reason to refuse it."""
-    # An event id that the server no longer has may be refused with any status: the text names none.
+    # An event id that the server no longer has may be refused with any status: the specification names none.
     if connection.hello is None or "last-event-id" in exchange.request.headers:
         return UNDECIDED
     if not _in_session(connection, exchange) or not _in_revision(connection, exchange):
         return UNDECIDED
-    # The Python SDK, version 1 of the TypeScript SDK and FastMCP answer 409 to the second GET of a session. The text
-    # knows two answers only, and lets a client keep several streams (Multiple Connections), so that is a fault.
+    # The Python SDK, version 1 of the TypeScript SDK and FastMCP respond to the second GET of a session with 409. The
+    # specification allows only two responses, and lets a client keep several streams (Multiple Connections), so that is
+    # a fault.
     kept = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
     return None if kept else f"a GET got status {exchange.status}, and no event stream"
 
 
 def _own_streams(history: History) -> Iterator[tuple[Event, Connection]]:
-    """Yield the messages on the streams of sessions that resume no other."""
+    """Yield the messages on streams that a client opened for its session, without resumed streams."""
     for _, connection, exchange in exchanged("GET")(history):
         if not connection.modern and exchange.is_stream and "last-event-id" not in exchange.request.headers:
             yield from ((event, connection) for event in received(exchange))
@@ -459,13 +464,13 @@ def get_stream_no_response(event: Event, _: Connection) -> Opinion:
 @each(_own_streams)
 def get_stream_unrelated(event: Event, connection: Connection) -> Opinion:
     """Judge each notification on the stream of a session; progress belongs to the request with its token."""
-    # A question doesn't say which call it serves, so only what has a token can be told apart.
+    # A request from the server doesn't say which call it serves; only progress does, by its token.
     if not is_notification(event.message):
         return UNDECIDED
     asked = next((each for each in connection.requests if any(event is one for one in each.progress)), None)
     if asked is None:
         return None
-    # If the client has broken off the request's own stream, the server may have no other way.
+    # If the client has broken off the request's own stream, the server may have no other way to send it.
     own = connection.exchanges.get(asked.event.exchange or 0)
     broken_off = own is not None and own.end is not None and own.end.facts.get("by") != "server"
     return UNDECIDED if broken_off else "progress of a request came on the stream of the session"
@@ -481,8 +486,8 @@ def message_on_one_stream(history: History) -> Iterator[Verdict]:
     for connection in _with_sessions(history):
         first: dict[Any, Exchange] = {}
         for exchange in connection.exchanges.values():
-            # A resumption carries on the same stream: what is replayed there was not sent on a second one. Where the
-            # beginning isn't known, neither is that.
+            # A resumption continues the same stream, so a message that is replayed there was not sent on a second one.
+            # Where the beginning of a stream isn't known, its messages aren't judged.
             if not exchange.is_stream or (root := _root(connection, exchange)) is None:
                 continue
             for event in received(exchange):
@@ -497,7 +502,7 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     # An id or token that the client has used twice may rightly come on two streams.
     if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
-    # Log messages and changes may rightly be repeated word for word, so only what has a name of its own counts.
+    # Log messages and changes may rightly be repeated word for word, so only messages that identify themselves count.
     token = member_of(message, "params", "progressToken")
     if message.get("method") != "notifications/progress" or len(connection.givers(token)) != 1:
         return None
@@ -506,7 +511,7 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
 
 @stated_rule(moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])
 def event_ids_unique(history: History) -> Iterator[Verdict]:
-    """Judge each message with an id; a client that resumes from an older place gets again what came after it."""
+    """Judge each message with an event id; a client that resumes from an older event gets the later ones again."""
     for connection in _with_sessions(history):
         used: dict[str, tuple[Exchange, int]] = {}
         # Ids are opaque, so the order in which they first came is the only one that they have.
@@ -521,7 +526,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
             for event in exchange.received:
                 if not (event_id := event.facts.get("event_id")):
                     continue
-                # An event that only primes has no message, and is but a place in the stream.
+                # An event that only primes the stream has no message, and just marks a place.
                 if event.kind == "message":
                     before, place = used.get(event_id, (None, 0))
                     again = before is root and exchange is not root and place > after and event_id not in here
@@ -533,12 +538,13 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
 
 @stated_rule(moves=["break-and-resume", "resume-foreign"], transports=["http"])
 def replay_own_stream(history: History) -> Iterator[Verdict]:
-    """Judge each event on a resumed stream, by its id, or by the request that it answers."""
+    """Judge each event on a resumed stream by its id and message, or by the request that it responds to."""
     origins: dict[tuple[str, str], tuple[Connection, Exchange]] = {}
     for _, connection, exchange in exchanged()(history):
         root = _root(connection, exchange)
         for event in exchange.received if root is not None else ():
-            # An id alone doesn't name an event: sessions may count alike, so the message must be the same, too.
+            # An id alone doesn't identify an event: two sessions may number their events alike, so the message must be
+            # equal, too.
             if event.facts.get("event_id") and event.message is not None:
                 origins.setdefault((event.facts["event_id"], repr(event.message)), (connection, root or exchange))
     for _, connection, exchange in exchanged("GET")(history):
@@ -549,7 +555,8 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
             place = origins.get((str(event.facts.get("event_id")), repr(event.message)))
             if place is not None and place[0] is not connection:
                 yield broken(event, "an event of another session was replayed")
-            # The request tells more than ids do: a response may be foreign although its own stream was never seen.
+            # The request tells more than event ids do: a response may be foreign although its own stream was never
+            # seen.
             elif root is not None and is_request(root.message) and is_response(event.message):
                 yield judged(_is_answer_to(event, root.message), event, "the response to another request was replayed")
             elif root is not None:
@@ -563,14 +570,13 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
 
 def _in_session(connection: Connection, exchange: Exchange) -> bool:
     """Return whether a request names the session, if there is one, while it lasts."""
-    # Outside of its session a request gets 400 or 404 for that, whatever else is right about it.
+    # A request outside its session gets 400 or 404 for that reason, even if everything else about it is right.
     named = exchange.request.headers.get("mcp-session-id") == connection.session_id
     return named and not connection.is_after_session(exchange.request)
 
 
 def _in_revision(connection: Connection, exchange: Exchange) -> bool:
-    # A missing header is allowed to be missing: a server goes by the handshake, or assumes 2025-03-26 (Protocol Version
-    # Header).
+    # The header may be missing: the server then goes by the handshake, or assumes 2025-03-26 (Protocol Version Header).
     return exchange.request.headers.get("mcp-protocol-version", connection.revision) == connection.revision
 
 
@@ -589,12 +595,12 @@ def session_id_visible_ascii(_: Event, session: str) -> Opinion:
 
 
 SHORTEST_ID: Final = 8
-"""Characters of a session id that can't be guessed, at the least. Chosen: shorter ones have under 53 bits."""
+"""The fewest characters of a session id that can't be guessed. Chosen: shorter ids have less than 46 bits."""
 
 
 @stated_rule(moves=["another-connection"], transports=["http"])
 def session_id_unpredictable(history: History) -> Iterator[Verdict]:
-    """Judge each id: by its length, by those before, and by whether it counts up."""
+    """Judge each id by its length, by the ids before it, and by whether it counts up."""
     earlier: list[str] = []
     for given, session in _sessions(history):
         if session in earlier:
@@ -602,7 +608,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
         # Digits can be random, too; only near neighbours show a counter. A thousand leaves room for the sessions of
         # other clients.
         elif earlier and session.isdigit() and earlier[-1].isdigit() and abs(int(session) - int(earlier[-1])) < 1000:
-            yield broken(given, f"the ids of sessions count: {earlier[-1]}, {session}")
+            yield broken(given, f"the ids of sessions count up: {earlier[-1]}, {session}")
         else:
             yield judged(len(session) >= SHORTEST_ID, given, f"the id {session!r} is short enough to be guessed")
         earlier.append(session)
@@ -611,7 +617,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=["without-session"], transports=["http"])
 @each(_faultless("POST"))
 def session_id_required(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request without the id that was refused: a server need not want it."""
+    """Judge each refused request that lacks the session id; a server need not require the id."""
     if connection.session is None or "mcp-session-id" in exchange.request.headers or not is_request(exchange.message):
         return UNDECIDED
     refused = 400 <= (exchange.status or 0) < 500
@@ -631,7 +637,8 @@ def session_ended_404(_: Event, connection: Connection, exchange: Exchange) -> O
     same = exchange.request.headers.get("mcp-session-id") == connection.session_id
     if not same or not _in_revision(connection, exchange) or not _is_usual(exchange):
         return UNDECIDED
-    # server-everything answers 400. A client waits for 404 before it begins again, so to it the server just fails.
+    # server-everything responds with 400. A client begins again only after a 404, so to the client the server just
+    # fails.
     return None if exchange.status == 404 else f"a request in a session that had ended got status {exchange.status}"
 
 
@@ -643,17 +650,17 @@ def _is_usual(exchange: Exchange) -> bool:
 @stated_rule(moves=["unknown-version-header"], transports=["http"])
 @each(_faultless("POST", "GET"))
 def version_header_refused(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with a version that no revision has, and nothing else to refuse."""
+    """Judge each request whose header names a version that does not exist, if it gives no other reason to refuse it."""
     version = exchange.request.headers.get("mcp-protocol-version")
     if version is None or not is_no_version(version):
         return UNDECIDED
     # A server may look for the session first, and refuse the request with 404 for that.
     if not _in_session(connection, exchange) or not _is_usual(exchange):
         return UNDECIDED
-    # The handshake settles the revision, so there the header has no say.
+    # In the handshake, the body settles the revision, so the header has no say.
     if member_of(exchange.message, "method") == "initialize":
         return UNDECIDED
-    # A server without streams of its own may say so first.
+    # A server that offers no stream for GET may say so first.
     if exchange.method == "GET" and exchange.status == 405:
         return UNDECIDED
     return None if exchange.status == 400 else f"the version {version!r} got status {exchange.status}"

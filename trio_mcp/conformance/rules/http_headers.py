@@ -1,4 +1,4 @@
-"""Rules for servers of the modern era over HTTP: headers that repeat the body, statuses, old traffic."""
+"""Rules for servers of the modern era over HTTP: headers that repeat the body, statuses, and legacy traffic."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ from trio_mcp.types.versions import LEGACY_REVISIONS
 
 # Value Encoding lets a header contain these. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
-# Value Encoding wants decimal digits, and Server Validation has 42.0 as an example; an exponent is in neither.
+# Value Encoding requires decimal digits, and Server Validation has 42.0 as an example; neither has an exponent.
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 _VERSION: Final = "MCP-Protocol-Version"
 
 
 def _clean(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of requests of the modern era that HTTP gives no reason to refuse."""
+    """Yield the POSTs of requests of the modern era for whose refusal HTTP gives no reason."""
     for response, connection, exchange in posted(history):
         if connection.modern and is_clean(exchange) and exchange.status not in ELSEWHERE:
             yield response, connection, exchange
 
 
 def _modern(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of requests of the modern era that have nothing wrong besides the headers judged here.
+    """Yield the POSTs of requests of the modern era that have nothing wrong except perhaps the headers judged here.
 
-    That is: what the body must have is there, and the method is one that clients may use.
+    The body has what it must have, and the method is one that clients may use.
     """
     for response, connection, exchange in _clean(history):
         entries = member_of(exchange.message, "params", "_meta")
-        # Another revision may be refused with -32022, and have other headers, so nothing certain can be said.
+        # A request in another revision may be refused with -32022, and have other headers, so nothing about it is
+        # certain.
         if member_of(entries, meta.PROTOCOL_VERSION) != connection.revision:
             continue
         spec = method_spec(connection.revision, exchange.message["method"])
-        # An unknown method and an incomplete `_meta` have errors of their own, and the text doesn't say which check
-        # comes first.
+        # An unknown method and an incomplete `_meta` have errors of their own, and the specification doesn't say which
+        # check comes first.
         if isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict) and spec is not None and "client" in spec.senders:
             yield response, connection, exchange
 
@@ -72,7 +73,7 @@ def _code(exchange: Exchange) -> int | None:
 
 
 def _refused(exchange: Exchange, what: str) -> Opinion:
-    """Judge whether a request was refused as header validation demands, once its response has ended."""
+    """Judge whether a request was refused as header validation requires, once its response has ended."""
     # A server may send the head before the body, so as long as the body is missing the code isn't known.
     # A client that leaves between the two never learns it.
     if not is_whole(exchange) and not exchange.received:
@@ -88,11 +89,11 @@ def _refused(exchange: Exchange, what: str) -> Opinion:
 
 
 def _decoded(value: str) -> str | None:
-    """Return the text that a header carries; None if that is not certain, or it carries none."""
+    """Return the text in the value of a header; None if it is in doubt, or can't be decoded."""
     value = value.strip(" \t")
     if not _PLAIN.fullmatch(value):
         return None
-    # In `=?base64?=`, of ten characters, start and end share the `?`: it is a plain value.
+    # In `=?base64?=`, of ten characters, start and end share the `?`, so it is a plain value.
     if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > 10):
         return value
     # Without `validate` Python skips what isn't in the alphabet. Servers differ in that, so such a value is in doubt.
@@ -103,13 +104,13 @@ def _decoded(value: str) -> str | None:
 
 
 def _parameters(connection: Connection, message: dict[str, Any]) -> tuple[ParameterHeader, ...]:
-    """Return what the tool that is called wants as headers."""
+    """Return the parameters that the called tool wants repeated as headers."""
     params = message["params"]
     tool = connection.tools.get(params["name"]) if isinstance(params.get("name"), str) else None
     if message["method"] != "tools/call" or tool is None:
         return ()
-    # A wrong annotation makes the tool's definition invalid (Schema Extension), and what its server expects then is
-    # open.
+    # A wrong annotation makes the tool's definition invalid (Schema Extension), and then it is unclear what its server
+    # expects.
     try:
         return parameter_headers(tool.get("inputSchema"))
     except ValueError:
@@ -122,7 +123,7 @@ def _repeated(connection: Connection, message: dict[str, Any]) -> Iterator[tuple
     if isinstance(name := message["params"].get(NAMED_BY.get(message["method"], "")), str):
         yield "Mcp-Name", name
     for parameter in _parameters(connection, message):
-        # Values of other types can't be headers; whether their call is refused is up to the tool's own validation.
+        # Values of other types can't be headers; whether a call with one is refused is up to the tool's own validation.
         if isinstance(value := parameter.value_in(message["params"].get("arguments")), (str, int)):
             yield parameter.header, value
 
@@ -144,7 +145,8 @@ def _compare(exchange: Exchange, header: str, value: Any) -> str:
     if text == wanted:
         return "same"
     if isinstance(value, int) and not isinstance(value, bool) and _NUMBER.fullmatch(text):
-        # To compare numbers as numbers is only a SHOULD (Server Validation), so 42.0 for 42 may be refused or not.
+        # Comparing numbers as numbers is only a SHOULD (Server Validation), so a server may accept or refuse 42.0 for
+        # 42.
         return "unclear" if float(text) == value else "other"
     return "other"
 
@@ -156,16 +158,16 @@ def _comparison(connection: Connection, exchange: Exchange) -> dict[str, str]:
 
 
 def _compared(history: History) -> Iterator[tuple[Event, Connection, Exchange, dict[str, str]]]:
-    """Yield each POST with how its headers compare with the body, as `_compare` says it."""
+    """Yield each POST with the result of `_compare` for each of its headers."""
     for response, connection, exchange in _modern(history):
         yield response, connection, exchange, _comparison(connection, exchange)
 
 
 def _agrees(connection: Connection, exchange: Exchange) -> bool:
-    """Return whether all headers are there, and say what the body says."""
+    """Return whether all headers that the request must have agree with the body, and there are no more."""
     arguments = exchange.message["params"].get("arguments")
     parameters = _parameters(connection, exchange.message)
-    # A server may refuse an argument that no header can repeat as one whose header is missing.
+    # A server may refuse an argument that no header can repeat as if its header were missing.
     if any(not isinstance(each.value_in(arguments), str | int | None) for each in parameters):
         return False
     found = _comparison(connection, exchange)
@@ -174,7 +176,8 @@ def _agrees(connection: Connection, exchange: Exchange) -> bool:
 
 def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
     """Return whether there are more headers than the body calls for."""
-    # The text has no answer for a header that repeats nothing in the body; a server may see a contradiction.
+    # The specification doesn't say what to do with a header that repeats nothing in the body; a server may see a
+    # contradiction.
     names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}
     more = names - {header.lower() for header in found}
     return any(name in ("mcp-method", "mcp-name") or name.startswith("mcp-param-") for name in more)
@@ -191,14 +194,14 @@ def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
 )
 @each(_compared)
 def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each request with a header that says something else than the body, and none that is missing."""
+    """Judge each request with headers that contradict the body, if all its other headers agree with the body."""
     others = [header for header, how in found.items() if how == "other"]
-    # If a header is missing, odd or in doubt besides, it can't be told what the server went by.
+    # If another header is missing, odd or in doubt, nothing shows which of them the server went by.
     if not others or not {*found.values()} <= {"same", "other"}:
         return UNDECIDED
-    # A version that the server does not know is a reason of its own. Version 2 of the Python SDK, and FastMCP, serve
-    # a request in an older one as legacy, and answer -32600 for want of a session. Protocol Version Header demands
-    # HeaderMismatch whenever header and body differ, so the rule doesn't yield.
+    # A version that the server does not support is a reason of its own. Version 2 of the Python SDK, and FastMCP, treat
+    # a request with an older version as a legacy one, and respond with -32600 because it has no session. Protocol
+    # Version Header requires HeaderMismatch whenever header and body differ, so that is a fault.
     older = exchange.request.headers[_VERSION.lower()] in LEGACY_REVISIONS
     if _VERSION in others and (len(others) > 1 or not older):
         return UNDECIDED
@@ -213,11 +216,12 @@ def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchang
 )
 @each(_compared)
 def missing_header_refused(_: Event, connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each request without one of the headers; without the version, if the server knows no older clients."""
+    """Judge each request without one of the headers; without the version, only if the server has no legacy revision."""
     missing = [header for header, how in found.items() if how == "missing"]
     if not missing or not {*found.values()} <= {"same", "missing"}:
         return UNDECIDED
-    # A server of both eras, which need not say so, may take it for a legacy request, and refuse it as such.
+    # A server of both eras, which need not say so, may treat a request without a version as a legacy one, and refuse it
+    # as such.
     legacy = (exchange.status or 0) >= 400 or not _is_modern_only(connection)
     if _VERSION in missing and (len(missing) > 1 or legacy):
         return UNDECIDED
@@ -229,11 +233,11 @@ def missing_header_refused(_: Event, connection: Connection, exchange: Exchange,
 def bad_header_characters_refused(
     _: Event, _connection: Connection, exchange: Exchange, found: dict[str, str]
 ) -> Opinion:
-    """Judge each request whose name or argument comes with such characters."""
+    """Judge each request with a header that contains characters which no header may contain."""
     odd = [header for header, how in found.items() if how == "odd"]
     if not odd:
         return UNDECIDED
-    # Any refusal will do: an HTTP server may answer a plain 400 to such bytes before its MCP code sees them.
+    # Any refusal will do: an HTTP server may respond to such bytes with a plain 400 before its MCP code sees them.
     kept = (exchange.status or 0) >= 400
     return None if kept else f"a request with an invalid {odd[0]} got status {exchange.status}"
 
@@ -241,12 +245,12 @@ def bad_header_characters_refused(
 @stated_rule(moves=["encoded-header"], transports=["http"])
 @each(_modern)
 def encoded_header_decoded(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with an encoded header, if all headers fit."""
+    """Judge each request with an encoded header, if all headers agree with the body."""
     repeated = _repeated(connection, exchange.message)
     values = [exchange.request.headers.get(header.lower(), "") for header, _ in repeated]
     if not any(value.startswith("=?base64?") for value in values) or not _agrees(connection, exchange):
         return UNDECIDED
-    # Any other error is about the call. Only this one shows that texts were compared without decoding.
+    # Any other error is about the call. Only this one shows that strings were compared without decoding.
     return "an encoded header was not understood" if _code(exchange) == HEADER_MISMATCH else None
 
 
@@ -257,7 +261,7 @@ def encoded_header_decoded(_: Event, connection: Connection, exchange: Exchange)
 )
 @each(_modern)
 def null_argument_header_not_expected(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each call that leaves out an argument with a header, if all headers fit."""
+    """Judge each call without an argument that a header would repeat, if all headers agree with the body."""
     arguments = exchange.message["params"].get("arguments")
     parameters = _parameters(connection, exchange.message)
     absent = [each.header for each in parameters if each.value_in(arguments) is None]
@@ -265,19 +269,19 @@ def null_argument_header_not_expected(_: Event, connection: Connection, exchange
         return UNDECIDED
     # Where all other headers are right, HeaderMismatch can only be about the one that has to be left out.
     refused = _code(exchange) == HEADER_MISMATCH
-    return f"a call without the argument for {absent[0]} was refused for want of the header" if refused else None
+    return f"a call without the argument for {absent[0]} was refused because the header is missing" if refused else None
 
 
 @stated_rule(moves=["header-case"], transports=["http"])
 @each(_modern)
 def header_names_case_insensitive(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with headers in an unusual case, if all headers fit."""
+    """Judge each request with header names in an unusual case, if all headers agree with the body."""
     usual = {"mcp-protocol-version": _VERSION, "mcp-method": "Mcp-Method", "mcp-name": "Mcp-Name"}
     names = [name for name, _ in exchange.request.facts.get("headers", ()) if name.lower() in usual]
     if all(name == usual[name.lower()] for name in names) or not _agrees(connection, exchange):
         return UNDECIDED
-    # A server that misses the version may also assume 2025-03-26 (Protocol Version Header), and refuse that with
-    # -32022.
+    # A server that overlooks the version header may also assume 2025-03-26 (Protocol Version Header), and refuse that
+    # with -32022.
     refused = _code(exchange) in (HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION)
     return f"headers named {', '.join(names)} were not understood" if refused else None
 
@@ -285,10 +289,10 @@ def header_names_case_insensitive(_: Event, connection: Connection, exchange: Ex
 @stated_rule(moves=["integer-parameter"], transports=["http"])
 @each(_compared)
 def integer_headers_numeric(_: Event, connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each call with an integer that is written in another way, if all other headers fit."""
+    """Judge each call with a header that writes an integer in another way, if all other headers are right."""
     values = dict(_repeated(connection, exchange.message))
     unclear = [values[header] for header, how in found.items() if how == "unclear"]
-    # A text can be in doubt as well, for its Base64; this sentence is about integers.
+    # A string can be in doubt as well, because of its Base64; this rule is about integers.
     if not unclear or not all(isinstance(value, int) for value in unclear):
         return UNDECIDED
     if not {*found.values()} <= {"same", "unclear"} or _unexpected(exchange, found):
@@ -310,7 +314,7 @@ def _errors(history: History) -> Iterator[tuple[Event, Exchange, int]]:
 @stated_rule(moves=["unknown-method", "call-tool"], transports=["http"])
 @each(_errors)
 def unknown_method_404(_: Event, exchange: Exchange, code: int) -> Opinion:
-    """Judge each error -32601 to a request."""
+    """Judge each error -32601 in response to a request."""
     # 404 with another error may be about a path or a session, so only the code shows what was meant.
     if code != METHOD_NOT_FOUND:
         return UNDECIDED
@@ -320,8 +324,8 @@ def unknown_method_404(_: Event, exchange: Exchange, code: int) -> Opinion:
 @stated_rule(moves=["mismatched-header", "missing-header", "unsupported-version"], transports=["http"])
 @each(_errors)
 def error_status_400(_: Event, exchange: Exchange, code: int) -> Opinion:
-    """Judge each of these errors."""
-    # The specification keeps these codes for itself (Error Codes), so they can't mean something of the server's own.
+    """Judge each error with one of these three codes."""
+    # The specification reserves these codes (Error Codes), so a server can't give them a meaning of its own.
     if code not in (HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION):
         return UNDECIDED
     return None if exchange.status == 400 else f"error {code} came with status {exchange.status}"
@@ -333,7 +337,7 @@ def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
     """Judge each request with an incomplete `_meta` that was refused for it."""
     entries = member_of(exchange.message, "params", "_meta")
     complete = isinstance(entries, dict) and {meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES} <= entries.keys()
-    # A server of both eras may take a request without a version for a legacy one; this code shows that it didn't.
+    # A server of both eras may treat a request without a version as a legacy one; this code shows that it didn't.
     if code != INVALID_PARAMS or complete:
         return UNDECIDED
     return None if exchange.status == 400 else f"the refusal came with status {exchange.status}"
@@ -342,12 +346,11 @@ def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
 @stated_rule(moves=["unsupported-version"], transports=["http"])
 @each(_clean)
 def unsupported_version_status(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request whose header and body name the same revision, which there is not."""
+    """Judge each request whose header and body name the same revision, if it does not exist."""
     entries = member_of(exchange.message, "params", "_meta")
     named = member_of(entries, meta.PROTOCOL_VERSION)
     given = exchange.request.headers.get("mcp-protocol-version")
-    # If header and body differed, -32020 would be right, too; and a version of the future may be one that the server
-    # speaks.
+    # If header and body differed, -32020 would be right, too; and the server may speak a future version.
     if not isinstance(named, str) or named != given or not is_no_version(named):
         return UNDECIDED
     if not isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict) or not (is_whole(exchange) or exchange.received):
@@ -364,7 +367,7 @@ def _is_modern_only(connection: Connection) -> bool:
     """Return whether the server has said that it speaks no revision of the legacy era."""
     results = (asked.result for asked in connection.requests if asked.method == "server/discover")
     versions = items_of(next(filter(None, results), None), "supportedVersions")
-    # An empty list, or none, promises nothing: such a server may still respond to `initialize`.
+    # An empty list, or no list, promises nothing: such a server may still respond to `initialize`.
     return bool(versions) and {*map(str, versions)}.isdisjoint(LEGACY_REVISIONS)
 
 
@@ -386,14 +389,14 @@ def legacy_traffic_refused(response: Event, connection: Connection, exchange: Ex
         return UNDECIDED
     if "mcp-session-id" in response.headers:
         return "the response has a session id"
-    # That the header was ignored shows only in a request that nothing else can make fail.
+    # Only a request that nothing else can make fail shows whether the header was ignored.
     if not is_request(exchange.message) or not _is_sound(connection, exchange):
         return UNDECIDED
     return None if exchange.status == 200 else f"a request with a session id got {exchange.status}"
 
 
 def _is_sound(connection: Connection, exchange: Exchange) -> bool:
-    """Return whether a request is a discovery without fault, which every server answers."""
+    """Return whether a request is a faultless `server/discover`, to which every server responds with a result."""
     message = exchange.message
     if message["method"] != "server/discover" or not is_clean(exchange):
         return False

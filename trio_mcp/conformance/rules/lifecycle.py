@@ -43,8 +43,8 @@ LISTING: Final = ("list-all", "list-undeclared")
 def _hellos(history: History) -> Iterator[tuple[Event, RecordedRequest, str]]:
     """Yield the first handshake of each connection, with the version that the client asked for."""
     for connection in history:
-        # The text knows one handshake, the first interaction (Initialization); what a second one gets is up to the
-        # server.
+        # The specification has only one handshake, the first interaction (Initialization); the response to a second one
+        # is up to the server.
         first = next((asked for asked in connection.requests if asked.method == "initialize"), None)
         wanted = first.params.get("protocolVersion") if first is not None else None
         if first is not None and isinstance(wanted, str) and is_plain(connection, first.event):
@@ -55,14 +55,14 @@ def _offers(history: History) -> Iterator[tuple[Event, str, str, set[str]]]:
     """Yield the responses to handshakes as occasions.
 
     Each has the version that the server agrees to, the one that was asked for, and the legacy revisions that the server
-    has shown to speak, or says it does.
+    was seen to speak, or says that it speaks.
     """
     found = [
         (asked.answers[0], agreed, wanted)
         for _, asked, wanted in _hellos(history)
         if isinstance(agreed := member_of(asked.result, "protocolVersion"), str)
     ]
-    # Versions that the kit doesn't know, such as drafts, have no place in the order by which offers are judged. The
+    # Versions that are unknown to the kit, such as drafts, have no place in the order by which offers are judged. The
     # modern era has no handshake, so a server that speaks it rightly agrees to another version here.
     spoken = ({agreed for _, agreed, _ in found} | supported(history)) & set(LEGACY)
     return ((*offer, spoken) for offer in found)
@@ -74,7 +74,8 @@ def initialize_answered(_: Event, asked: RecordedRequest, wanted: str) -> Opinio
     if not asked.answers:
         mark = lost(asked)
         return UNDECIDED if mark is None else broken(mark, f"initialize for {wanted} was not answered")
-    # An error may be right: the text has an example of one for a version that isn't supported (Error Handling).
+    # An error may be right: the specification has an example of one for a version that isn't supported (Error
+    # Handling).
     if asked.result is None:
         return UNDECIDED
     missing = [key for key in ("capabilities", "serverInfo") if not isinstance(asked.result.get(key), dict)]
@@ -86,18 +87,20 @@ def initialize_answered(_: Event, asked: RecordedRequest, wanted: str) -> Opinio
 def version_echoed(_: Event, agreed: str, wanted: str, spoken: set[str]) -> Opinion:
     if agreed == wanted:
         return None
-    # That the server speaks the version must show elsewhere; otherwise an offer is what the text demands.
+    # Another part of the history must show that the server speaks the version; otherwise the specification requires it
+    # to offer another one.
     return f"the server speaks {wanted}, but answers with {agreed}" if wanted in spoken else UNDECIDED
 
 
-# Before the first revision; nothing that a server could speak is called that.
+# A version below this one is older than the first revision, so no server can speak it.
 _TOO_OLD: Final = "2024"
 
 
 @stated_rule(moves=("open-in-revision",))
 @each(_offers)
 def version_offered(_: Event, agreed: str, wanted: str, _spoken: set[str]) -> Opinion:
-    # An error is an example in the text, although it asks for a version.
+    # An error instead of an offer is not judged: the specification has one as an example, although it asks for a
+    # version.
     if wanted in REVISIONS or wanted >= _TOO_OLD:
         return UNDECIDED
     return None if agreed != wanted else f"the server agrees to {wanted!r:.60}, which never existed"
@@ -109,7 +112,7 @@ def version_offered_latest(_: Event, agreed: str, wanted: str, spoken: set[str])
     if agreed not in REVISIONS or agreed == wanted or wanted in spoken:
         return UNDECIDED
     newest = max(spoken, key=REVISIONS.index)
-    # The revisions seen are the least that a server speaks, so something newer is right as well.
+    # The server may speak more revisions than were seen, so a newer offer is right as well.
     kept = REVISIONS.index(agreed) >= REVISIONS.index(newest)
     return None if kept else f"the server offers {agreed}, but speaks {newest}"
 
@@ -120,8 +123,8 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
         ready = next(notifications(connection, "client", "notifications/initialized"), None)
         if connection.hello is None or ready is None:
             continue
-        # A message after the notification was sent may have crossed it, or be a response to it; only what came before
-        # is certain.
+        # A request that comes after the notification was sent may have crossed it, or be a reaction to it; only one
+        # that came before is certainly too early.
         questions = (asked for asked in connection.questions if asked.method != "ping")
         place = connection.position(ready)
         early = next((asked for asked in questions if connection.position(asked.event) < place), None)
@@ -136,8 +139,8 @@ def negotiated_version_kept(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event in connection.messages("server") if connection.hello is not None else ():
             method = member_of(event.message, "method")
-            # A method that no revision has may come from an extension; one that only others have shows the wrong
-            # version.
+            # A method that no revision has may come from an extension; one that only other revisions have shows the
+            # wrong version.
             if isinstance(method, str) and is_spec_method(method):
                 spec = method_spec(connection.revision, method)
                 kept = spec is not None and "server" in spec.senders
@@ -155,7 +158,7 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
     for connection in filter(_knows_capabilities, history):
         for asked in connection.requests:
             if asked.method in LISTS:
-                # An empty list may only be polite.
+                # An empty list may only be polite, so it offers nothing.
                 needed, offered = asked.method.split("/")[0], member_of(asked.result, LISTS[asked.method][0])
             # 2024-11-05 has completion, but no capability for it.
             elif asked.method == "completion/complete" and connection.revision != "2024-11-05":
@@ -204,7 +207,7 @@ def capabilities_respected(history: History) -> Iterator[Verdict]:
 )
 @each(about("tools/list", "resources/list", "prompts/list"))
 def lists_answered(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # A cursor may have expired, or be one that the kit made up. A level that does not exist may be refused.
+    # A cursor may have expired, or be one that the kit made up. A log level that does not exist may be refused.
     if "cursor" in asked.params or meta.LOG_LEVEL in asked.meta:
         return UNDECIDED
     code = code_of(asked)
@@ -223,7 +226,7 @@ def extension_names(_: Event, _connection: Connection, asked: RecordedRequest) -
         return UNDECIDED
     extensions = capabilities.get("extensions")
     names = extensions if isinstance(extensions, dict) else {}
-    # Keys of `_meta` may do without a prefix, names of extensions may not (Extension Negotiation).
+    # Keys of `_meta` may lack a prefix; names of extensions may not (Extension Negotiation).
     wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
     return None if wrong is None else f"{wrong!r:.80} is not a prefix and a name"
 
@@ -234,14 +237,14 @@ def extension_names(_: Event, _connection: Connection, asked: RecordedRequest) -
 @stated_rule(section="server/discover", moves=("discover", "less-meta"))
 @each(about("server/discover"))
 def discover_answered(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
-    # A level that does not exist, and parameters that the method lacks, may be refused.
+    # A log level that does not exist, and parameters that the method lacks, may be refused.
     if meta.LOG_LEVEL in asked.meta or asked.params.keys() - {"_meta"}:
         return UNDECIDED
     return None if asked.error is None else f"server/discover was answered with the error {code_of(asked)}"
 
 
 def _declaring(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, set[str]]]:
-    """Yield the requests that only their `_meta` gives a reason to refuse, with the revisions that the server names."""
+    """Yield the requests that give no reason to refuse them but their `_meta`, and the server's revisions."""
     versions = supported(history)
     for answer, connection, asked in answered()(history):
         # The headers, too, may be why a request was refused: they are read before the message.
@@ -263,13 +266,14 @@ def _shown(asked: RecordedRequest) -> str:
 @each(_declaring)
 def unsupported_version_error(_: Event, _connection: Connection, asked: RecordedRequest, versions: set[str]) -> Opinion:
     version = asked.meta.get(meta.PROTOCOL_VERSION)
-    # A text that is not even a name may be malformed first of all.
+    # A string that does not have the form of a revision may be refused as malformed before anything else.
     if not isinstance(version, str) or _DATE.fullmatch(version) is None:
         return UNDECIDED
     # A revision that exists may be one that the server speaks without having said so yet.
     if version in REVISIONS or version in versions or not isinstance(asked.meta.get(meta.CLIENT_CAPABILITIES), dict):
         return UNDECIDED
-    # Over stdio, version 2 of the TypeScript SDK answers `server/discover` in any version; the text excepts no method.
+    # Over stdio, version 2 of the TypeScript SDK responds to `server/discover` in any version; the specification
+    # excepts no method.
     if code_of(asked) != error_codes.UNSUPPORTED_PROTOCOL_VERSION:
         wanted = error_codes.UNSUPPORTED_PROTOCOL_VERSION
         return f"version {version} was answered with {_shown(asked)}, not with {wanted}"
@@ -287,10 +291,11 @@ def unsupported_version_error(_: Event, _connection: Connection, asked: Recorded
 def incomplete_meta_refused(_: Event, connection: Connection, asked: RecordedRequest, versions: set[str]) -> Opinion:
     version = asked.meta.get(meta.PROTOCOL_VERSION)
     capabilities = asked.meta.get(meta.CLIENT_CAPABILITIES)
-    # Without a version it is a request of the legacy era to a server that speaks both.
+    # To a server of both eras, a request without a version is one of the legacy era.
     lacks_version = version is None and isinstance(capabilities, dict) and bool(versions) and versions <= set(MODERN)
     lacks_capabilities = capabilities is None and version in MODERN
-    # A method that doesn't exist is a reason of its own, and the text doesn't say which comes first.
+    # A method that doesn't exist is a reason of its own to refuse the request, and the specification doesn't say which
+    # reason comes first.
     if not (lacks_version or lacks_capabilities) or method_spec(connection.revision, asked.method) is None:
         return UNDECIDED
     what = meta.PROTOCOL_VERSION if lacks_version else meta.CLIENT_CAPABILITIES
@@ -307,7 +312,7 @@ def missing_capability_error(_: Event, _connection: Connection, asked: RecordedR
     if not isinstance(required, dict) or not required:
         return "error.data.requiredCapabilities must name the missing capabilities"
     declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
-    # If all that it names was declared, a client can add nothing, and would try in vain.
+    # If the client had declared all that the error names, it can add nothing, and would try again in vain.
     missing = any(not declares(declared, name) for name in _paths(required))
     # The names of extensions contain dots, which `declares` would take for steps downwards, so they aren't compared.
     extensions = "extensions" in required or "experimental" in required
@@ -335,7 +340,8 @@ def stateless(_: Event, connection: Connection, asked: RecordedRequest) -> Opini
         for before in connection.requests
         if connection.position(before.event) < place
     ]
-    # Undeclared capabilities are for `input_within_capabilities`; this is about those that an earlier request declared.
+    # `input_within_capabilities` judges undeclared capabilities; this rule is about those that an earlier request
+    # declared.
     undeclared = [name for name in sorted(wanted) if not declares(declared, name)]
     borrowed = next((name for name in undeclared if any(declares(each, name) for each in earlier)), None)
     return None if borrowed is None else f"{borrowed} was declared by an earlier request only"
@@ -351,7 +357,8 @@ def initialize_refusal_names_versions(history: History) -> Iterator[Verdict]:
     # A server that also speaks legacy versions agrees to one, and refuses `initialize` only for other reasons.
     for _, asked, _ in _hellos(history) if versions and versions <= set(MODERN) else ():
         if asked.error is not None:
-            # Where in the error the versions stand isn't said: users see the message, programs read `data`.
+            # The specification doesn't say where in the error the versions belong: users see the message, programs read
+            # `data`.
             told = json.dumps(asked.error)
             kept = any(version in told for version in versions)
             yield judged(kept, asked.answers[0], "the error does not name the versions that the server speaks")
@@ -365,10 +372,12 @@ def list_same_on_each_connection(history: History) -> Iterator[Verdict]:
             for answer, connection, asked in about(method)(history)
             if asked.result is not None and "cursor" not in asked.params  # the first page will do
         ]
-        # Connections are used at the same time, so the order of the whole transcript counts, not that of each.
+        # Connections are used at the same time, so the order in the whole transcript counts, not that on each
+        # connection.
         readings.sort(key=lambda reading: history.order(reading[2]))
         for (a, one, _), (b, other, _), (c, again, event) in zip(readings, readings[1:], readings[2:], strict=False):
-            # The same list before and after: what changes with time would have to change twice just then.
+            # One connection gave the same list before and after: a list that changes with time would have had to change
+            # twice just then.
             if a == c != b:
                 apart = one == again != other
                 yield judged(not apart, event, f"{method} gives one list on connection {a}, and another on {b}")
@@ -381,8 +390,8 @@ def connection_not_required(history: History) -> Iterator[Verdict]:
         first = next((asked for asked in connection.requests if is_proper(connection, asked)), None)
         if first is None or not first.answers or method_spec(connection.revision, first.method) is None:
             continue
-        # Other methods may fail on account of what they name; these two have nothing to fail on. A server without tools
-        # may well refuse `tools/list`, and what it has may have been said on another connection.
+        # Other methods may fail because of what they name; these two name nothing. A server without tools may well
+        # refuse `tools/list`; it may have declared them on another connection.
         if first.method == "server/discover" or (first.method == "tools/list" and offered):
             yield judged(first.error is None, first.answers[0], f"a new connection can't begin with {first.method}")
 
@@ -390,7 +399,7 @@ def connection_not_required(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=("roots-changed",))
 def roots_change_survived(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # Over HTTP the next request may overtake the notification, and then its answer shows nothing.
+        # Over HTTP the next request may overtake the notification, and then its response shows nothing.
         if connection.hello is not None and is_ordered(connection):
             for event in notifications(connection, "client", "notifications/roots/list_changed"):
                 yield from survived(connection, event)

@@ -64,7 +64,7 @@ def json_rpc_envelope(history: History) -> Iterator[Verdict]:
         for event in connection.messages("server"):
             if not isinstance(event.message, list):
                 yield Verdict(event, _envelope_problem(event.message))
-            # Revisions before 2025-03-26 say nothing against batches, which JSON-RPC has; 2025-06-18 removed them.
+            # 2024-11-05 does not forbid batches, which JSON-RPC has; 2025-06-18 removed them.
             elif at_least(connection.revision, "2025-06-18"):
                 yield broken(event, f"revision {connection.revision} has no batches")
             else:
@@ -135,7 +135,7 @@ def request_id_type(event: Event, _: Connection) -> Opinion:
 def request_id_fresh(history: History) -> Iterator[Verdict]:
     for connection in history:
         used: set[tuple[type, Any]] = set()
-        # Also over HTTP, where the ids of all streams of a session are one space.
+        # Over HTTP, too, an id must be new: all streams of a session share their ids.
         for event in _first_sent(asked.event for asked in connection.questions):
             request_id = event.message["id"]
             key = type(request_id), request_id
@@ -176,13 +176,13 @@ def request_answered(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests():
         if facts_of(asked.method).lasting or not is_plain(connection, asked.event):
             continue
-        # A peer may refuse an id that is used twice, without a word about which of the two it means.
+        # A peer may refuse an id that is used twice without saying which of the two requests it means.
         if connection.uses(asked.id) != 1 or asked.cancelled is not None:
             continue
         exchange = connection.exchanges.get(asked.event.exchange or 0)
         if asked.answers:
             yield held(asked.answers[0])
-        # Where a status refuses the request, a body is optional.
+        # Where an HTTP status refuses the request, a body is optional.
         elif exchange is not None and (exchange.status or 0) >= 400:
             continue
         elif (mark := lost(asked)) is not None:
@@ -198,10 +198,11 @@ def request_answered(history: History) -> Iterator[Verdict]:
 def answered_once(history: History) -> Iterator[Verdict]:
     for connection in history:
         seen: Counter[Any] = Counter()
-        # An error without an id may be about anything that could not be read, so it answers no request twice.
+        # An error without an id may be about any message that could not be read, so it is never a second response.
         for event in _first_sent(one for one in _responses(connection) if one.message.get("id") is not None):
             request_id = event.message["id"]
-            # The text, because the id of a stray response may be a list or an object, which can't be hashed.
+            # The id is kept as text, because that of a stray response may be a list or an object, which can't be
+            # hashed.
             key = type(request_id), repr(request_id)
             seen[key] += 1
             if uses := connection.uses(request_id):
@@ -217,8 +218,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # A raw text may have been read as a request with an id, by a parser that is more lenient than the
-        # kit's.
+        # Raw text may have been read as a request with an id, by a parser that is more lenient than the kit's.
         texts = [event.text for event in connection.events if event.sender == "client" and event.text is not None]
         unsafe = not all(_is_safe(event.message) for event in messages_of(connection, "client"))
         for event in _responses(connection):
@@ -226,7 +226,7 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
             if isinstance(request_id, float) and request_id.is_integer():
                 request_id = int(request_id)  # the same number in JSON
             if request_id is None:
-                # To JSON-RPC null is an id; only MCP forbids it.
+                # In JSON-RPC null is an id; only MCP forbids it.
                 if "error" not in event.message and not connection.uses(None):
                     yield broken(event, "the result has no id")
             elif connection.uses(request_id):
@@ -234,20 +234,20 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
                 early = asked is not None and connection.position(asked.event) > connection.position(event)
                 yield judged(not early, event, f"the response with id {request_id!r} came before its request")
             elif not _may_be_meant(request_id, texts, unsafe=unsafe):
-                # Said in the report, since a response that went to the wrong client is far graver than one with a wrong
-                # id.
+                # The problem names the other connection, since a response that went to the wrong client is far graver
+                # than one with a wrong id.
                 elsewhere = [other.number for other in history if other is not connection and other.uses(request_id)]
                 more = f"; it was asked on connection {elsewhere[0]}" if elsewhere else ""
                 yield broken(event, f"no request had the id {request_id!r}{more}")
 
 
 def _may_be_meant(request_id: Any, texts: Sequence[bytes], *, unsafe: bool) -> bool:
-    """Return whether an id may be that of a request which programs read differently."""
-    # A number too large for a double may come back as another one.
+    """Return whether an id may belong to a request that programs read differently."""
+    # A number too large for a double may come back as another number.
     if unsafe and not isinstance(request_id, str):
         return True
     forms = {json.dumps(request_id, ensure_ascii=ascii).encode("utf-8", "replace") for ascii in (True, False)}
-    # A backslash anywhere makes it open, as every character of the id may be written as an escape.
+    # A backslash anywhere leaves the question open, as every character of the id may be written as an escape.
     return any(b"\\" in text or any(form in text for form in forms) for text in texts)
 
 
@@ -278,7 +278,7 @@ def notification_unanswered(history: History) -> Iterator[Verdict]:
 
 
 def _is_clear(connection: Connection) -> bool:
-    """Return whether only notifications were sent that could be meant by an error without an id."""
+    """Return whether an error without an id could only be about a notification."""
     return (
         is_ordered(connection)
         and not any(event.kind == "text" and event.sender == "client" for event in connection.events)
@@ -311,7 +311,7 @@ def batch_supported(history: History) -> Iterator[Verdict]:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 NO_SUCH = "no-such/"
-"""How the names of methods begin that the kit makes up."""
+"""The prefix of the method names that the kit makes up."""
 
 _OF_CLIENTS: Final = ("sampling/createMessage", "roots/list", "elicitation/create")
 
@@ -370,7 +370,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
             elif event.kind != "message" or not is_response(event.message):
                 continue
             elif (request_id := event.message.get("id")) is not None:
-                # Messages before a request that is answered now have been dealt with.
+                # Messages before the request that this response is for have been dealt with.
                 ids = [member_of(each.message, "id") for each in since_last]
                 since_last = since_last[ids.index(request_id) :] if request_id in ids else since_last
             else:
@@ -384,14 +384,14 @@ def malformed_code(history: History) -> Iterator[Verdict]:
 
 
 def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
-    """Return the codes of an error without an id that answers one of these; none if it may answer something else."""
+    """Return the codes that an error without an id may have after these events; empty if it may be about another."""
     allowed: set[int] = set()
     for event in events:
         message = event.message
         if event.kind == "text":
             if event.text is None or len(event.text) > LARGEST:
                 return set()
-            # Not every parser takes the same for JSON: depth, surrogates, NaN.
+            # Parsers differ in what they accept as JSON: depth, surrogates, NaN.
             allowed |= {error_codes.PARSE_ERROR, error_codes.INVALID_REQUEST}
         elif event.kind != "message":
             continue
@@ -405,7 +405,7 @@ def _allowed(connection: Connection, events: list[Event], named: set[str]) -> se
 
 
 def _errors(history: History) -> Iterator[tuple[Event, Connection, int]]:
-    """Yield the errors of the modern era: not those of requests that a server of both eras may take for legacy ones."""
+    """Yield the errors, without those for requests that a server of both eras may treat as legacy ones."""
     for connection in history:
         legacy = {
             id(answer)
@@ -470,7 +470,7 @@ def error_codes_legacy_range(_: Event, _connection: Connection, code: int) -> Op
 @stated_rule(moves=ERRORS)
 @each(_errors)
 def error_codes_reserved_json_rpc(_: Event, _connection: Connection, code: int) -> Opinion:
-    # The last range is left to implementations by JSON-RPC (section 5.1); what MCP says about it is in the rules above.
+    # JSON-RPC leaves the last range to implementations (section 5.1); the rules above judge what MCP says about it.
     standard = code == error_codes.PARSE_ERROR or -32603 <= code <= -32600 or -32099 <= code <= -32000
     return None if standard or not -32768 <= code <= -32000 else f"the code {code} is reserved by JSON-RPC"
 
@@ -485,7 +485,7 @@ def error_codes_reserved_json_rpc(_: Event, _connection: Connection, code: int) 
 )
 @each(answered())
 def result_valid(answer: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # A server of both eras may take a request that does not declare the modern one for one of the other.
+    # A server of both eras may treat a request that does not declare the modern era as a legacy one.
     unclear = connection.modern and asked.meta.get(meta.PROTOCOL_VERSION) not in MODERN
     if unclear or "result" not in answer.message:
         return UNDECIDED
@@ -499,9 +499,9 @@ def result_valid(answer: Event, connection: Connection, asked: RecordedRequest) 
         if kind == "input_required":
             return flaw(InputRequiredResult, result, revision, "result")
         if kind != "complete":
-            return None  # of an extension
-    # Only where the client asked for a task: an ordinary result may have a member of that name, as the schema lets it
-    # have any.
+            return None  # an extension's result
+    # The result describes a task only where the client asked for one: an ordinary result may have a member `task`, as
+    # the schema allows any.
     tasks = [model for model in spec.results if model.__name__ == "CreateTaskResult"]
     model = tasks[0] if tasks and "task" in result and "task" in asked.params else spec.results[0]
     return flaw(model, result, revision, "result")
@@ -532,7 +532,7 @@ def request_valid(event: Event, connection: Connection) -> Opinion:
 def _message_problem(connection: Connection, message: dict[str, Any]) -> Opinion:
     spec = method_spec(connection.revision, message["method"])
     if spec is None or not isinstance(message.get("params", {}), dict):
-        return UNDECIDED  # an extension's, or no JSON-RPC, which is for another rule
+        return UNDECIDED  # an extension's method, or a fault that `json_rpc_envelope` judges
     if "params" not in message:
         return f"{message['method']} lacks its params" if spec.params_required else None
     problems = [flaw(model, message["params"], connection.revision, "params") for model in spec.params_models]
@@ -542,7 +542,7 @@ def _message_problem(connection: Connection, message: dict[str, Any]) -> Opinion
 
 
 def _results(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
-    """Yield the results of requests that declare the modern era, each for itself, as every request there must."""
+    """Yield the results of requests that declare the modern era; in that era, each request must declare it."""
     for connection, asked in history.requests():
         if asked.meta.get(meta.PROTOCOL_VERSION) in MODERN:
             for event in asked.answers:
@@ -564,7 +564,7 @@ def result_type_known(_: Event, connection: Connection, result: dict[str, Any]) 
     kind = result.get("resultType")
     if not isinstance(kind, str):
         return UNDECIDED
-    # The additions of an extension are not known here.
+    # The result types that an extension adds are not known here.
     kept = kind in ("complete", "input_required") or connection.server_capabilities.get("extensions")
     return None if kept else f"the resultType {kind!r:.60} is unknown, and no extension was declared"
 
@@ -586,11 +586,11 @@ _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates", "content"
 
 
 def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield each `_meta` of the server's messages whose place the schema knows: not those in the data of tools."""
+    """Yield each `_meta` of the server's messages at a place that the schema defines, none in the data of tools."""
     for event, _ in _said(history):
         body = event.message.get("params", event.message.get("result")) if isinstance(event.message, dict) else None
-        # Not at any depth: `structuredContent` and the arguments of a tool are its own data, in which `_meta` means
-        # nothing.
+        # The search does not go to any depth: `structuredContent` and the arguments of a tool are its own data, in
+        # which `_meta` means nothing.
         items = [item for key in _LISTS for item in items_of(body, key)]
         for holder in [body, *items, *(member_of(item, "content") for item in items)]:
             if isinstance(found := member_of(holder, "_meta"), dict):

@@ -57,15 +57,15 @@ class Rule:
     Attributes:
         id: Its name.
         level: MUST (NOT) or SHOULD (NOT).
-        sentence: What it asks, in our words.
+        sentence: What it requires, in our words.
         section: The file and anchor in the newest revision that has it.
         older: The file and anchor in the revisions of the legacy era, where that differs.
         revisions: The revisions that have it.
-        who: Who is checked.
+        who: The side that is checked.
         moves: The names of the moves that give it occasions (`trio_mcp.conformance.plans.moves`).
         judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and is
-            silent where that does not decide.
-        transports: The transports that it is about; empty for all.
+            yields nothing where that does not decide.
+        transports: The transports that it concerns; empty for all.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Rule:
     transports: tuple[str, ...] = ()
 
     def link(self, revision: str | None = None) -> str:
-        """Return the URL of its section, in a revision or the newest one that has it."""
+        """Return the URL of its section: in this revision, or in the newest one that has the rule."""
         # A verdict may be about a connection that never agreed on a revision, and the report still needs a link that
         # leads somewhere.
         revision = revision if revision in self.revisions else self.revisions[-1]
@@ -99,7 +99,7 @@ def rule(
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
 ) -> Callable[[Judge], Rule]:
-    """Turn a function into the rule of its name."""
+    """Return a decorator that turns a judge into the rule of the same name."""
     return lambda judge: Rule(
         judge.__name__.replace("_", "-"),
         level,

@@ -1,4 +1,4 @@
-"""The loop of a rule: the occasions on which it applies come from here, and its body judges one at a time."""
+"""The loop of a rule: functions here yield the occasions on which it applies, and its body judges one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["UNDECIDED", "Occasions", "Opinion", "about", "answered", "each", "ex
 
 
 class Undecided(enum.Enum):
-    """The one value of `UNDECIDED`."""
+    """The type of `UNDECIDED`, which is its only value."""
 
     IT = enum.auto()
 
@@ -26,13 +26,13 @@ UNDECIDED: Final = Undecided.IT
 
 Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
-"""Yields the occasions of a history: of each the event that is blamed, and what else the body needs."""
+"""Yields the occasions of a history: for each, the event that is blamed, and whatever else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
 """The problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
-    """Turn a function that judges one occasion into the judge of a history."""
+    """Return a decorator that turns a function that judges one occasion into the judge of a history."""
 
     def build(body: Callable[[Event, *Ts], Opinion]) -> Judge:
         @wraps(body)
@@ -48,7 +48,7 @@ def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]
 
 
 def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
-    """Return the answered, proper requests of these methods, or all, as occasions: each with its first response."""
+    """Return the answered, proper requests of these methods, or of all, as occasions: each with its first response."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
         for connection, asked, answer in asked_about(history, *methods):
@@ -58,13 +58,13 @@ def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
 
 
 def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
-    """Return the exchanges over Streamable HTTP of these HTTP methods, or all, as occasions: each with its response."""
+    """Return the Streamable HTTP exchanges of these HTTP methods, or of all, as occasions: each with its response."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
         for connection in history:
             for exchange in connection.exchanges.values() if connection.transport == "http" else ():
-                # Without a response the connection was lost, which says nothing about how the server treats such a
-                # request.
+                # An exchange without a response lost its connection, which says nothing about how the server treats
+                # such a request.
                 if exchange.response is not None and (not methods or exchange.method in methods):
                     yield exchange.response, connection, exchange
 

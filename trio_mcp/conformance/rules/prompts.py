@@ -20,7 +20,8 @@ __all__: list[str] = []
 
 # A type and a subtype (RFC 6838, section 4.2), with or without parameters.
 _MIME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;.*)?")
-# Looser than for listed resources, where RFC 3986 is demanded (Custom URI Schemes): here the text says only "valid".
+# Looser than for listed resources, where the specification requires RFC 3986 (Custom URI Schemes): here it says only
+# "valid".
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 
 
@@ -32,12 +33,12 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 def prompt_content_valid(history: History) -> Iterator[Verdict]:
     for answer, _, asked in answered("prompts/get")(history):
         given = asked.params.get("arguments")
-        # By their repr, as an argument may be a list or an object, which no set can contain.
+        # Arguments are compared by their repr, as one may be a list or an object, which no set can contain.
         echoes = set(map(repr, given.values())) if isinstance(given, dict) else set()
         for block in blocks_of(asked.result, "messages"):
             resource = block.get("resource")
             parts = [*block.values(), *(resource.values() if isinstance(resource, dict) else ())]
-            # The client's own values may come back as they were.
+            # A block that repeats a value from the client is not judged: such values may come back as they were.
             if echoes.isdisjoint(map(repr, parts)):
                 yield Verdict(answer, _problem(block))
 

@@ -35,10 +35,10 @@ class ServerQuestion:
     """A server's question: a request, or an entry of an input round.
 
     Attributes:
-        event: The message that holds it.
+        event: The message that contains it.
         method: Its method.
         params: Its parameters.
-        declared: What the client had declared.
+        declared: The capabilities that the client had declared.
         revision: The revision spoken.
     """
 
@@ -60,16 +60,16 @@ class ServerQuestion:
 
 
 def _rounds(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, dict[str, Any]]]:
-    """Yield each answer that asks for input, its connection, its request and its result."""
+    """Yield each response that asks for input, with its connection, its request and its result."""
     for connection in history:
-        # In the legacy era a result may have any members besides its own, so `resultType` there means nothing.
+        # In the legacy era a result may have any further members, so `resultType` means nothing there.
         for asked in connection.requests if connection.modern else ():
             if asked.result is not None and asked.result.get("resultType") == "input_required":
                 yield asked.answers[0], connection, asked, asked.result
 
 
 def _entries(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, str, dict[str, Any]]]:
-    """Yield each entry of each round of input: the answer, its connection and request, the key and the entry."""
+    """Yield each entry of each round of input: the response, its connection and request, the key and the entry."""
     for answer, connection, asked, result in _rounds(history):
         for key, entry in object_of(result.get("inputRequests")).items():
             yield answer, connection, asked, key, object_of(entry)
@@ -87,8 +87,8 @@ def _questions(*methods: str) -> Occasions[ServerQuestion]:
         for answer, connection, asked, _, entry in _entries(history):
             method = str(entry.get("method"))
             if method in methods:
-                # Each request of the modern era declares for itself, and a server must not go by an earlier one
-                # (Statelessness).
+                # Each request of the modern era declares its own capabilities, and a server must not go by those of an
+                # earlier one (Statelessness).
                 declared = object_of(asked.meta.get(meta.CLIENT_CAPABILITIES))
                 params = object_of(entry.get("params"))
                 yield answer, ServerQuestion(answer, method, params, declared, connection.revision)
@@ -117,7 +117,7 @@ def input_within_capabilities(_: Event, question: ServerQuestion) -> Opinion:
 @each(_questions("elicitation/create"))
 def elicitation_within_modes(_: Event, question: ServerQuestion) -> Opinion:
     modes = object_of(question.declared.get("elicitation"))
-    # Without modes the capability is that for forms.
+    # A capability without modes covers forms.
     kept = question.mode in modes or (question.mode == "form" and "url" not in modes)
     return None if kept else f"the client did not declare the mode {question.mode!r:.40}"
 
@@ -128,7 +128,8 @@ def elicitation_within_modes(_: Event, question: ServerQuestion) -> Opinion:
 )
 @each(_questions("sampling/createMessage"))
 def sampling_context_declared(_: Event, question: ServerQuestion) -> Opinion:
-    # Left out it means "none", which asks nothing of a client; the other values are soft-deprecated (Capabilities).
+    # If it is left out, it means "none", which asks nothing of a client; the other values are soft-deprecated
+    # (Capabilities).
     wanted = question.params.get("includeContext", "none")
     kept = wanted == "none" or declares(question.declared, "sampling.context")
     return None if kept else f"includeContext is {wanted!r:.40}, and the client lacks sampling.context"
@@ -174,8 +175,8 @@ def _is_url(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    # `urlsplit` takes nearly any text. What counts as valid isn't said, so this is the least on which all readings
-    # agree.
+    # `urlsplit` accepts nearly any string. The specification doesn't say what counts as valid, so this is the least on
+    # which all readings agree.
     return bool(parts.scheme) and bool(parts.netloc or parts.path) and url.isprintable() and " " not in url
 
 
@@ -185,8 +186,8 @@ def elicitation_https(_: Event, url: str) -> Opinion:
     if not _is_url(url):
         return UNDECIDED
     parts = urlsplit(url)
-    # A server in development looks like any other, so this computer stands for it. Schemes such as `mailto` have no
-    # HTTPS to prefer.
+    # A server in development looks like any other, so URLs at this computer are let through. Schemes such as `mailto`
+    # have no HTTPS to prefer.
     return f"{url!r:.80} is not HTTPS" if parts.scheme == "http" and parts.hostname not in LOCAL else None
 
 
@@ -203,7 +204,7 @@ def elicitation_no_links(_: Event, question: ServerQuestion) -> Opinion:
     return None if found is None else f"the form has a link: {found!r:.100}"
 
 
-# Whether a URL is "intended to be clickable" can't be seen; one with a scheme is what clients make a link of.
+# Whether a URL is "intended to be clickable" can't be seen; clients make links of those with a scheme.
 _LINK: Final = re.compile(r"https?://\S")
 
 
@@ -213,7 +214,7 @@ _LINK: Final = re.compile(r"https?://\S")
 )
 def elicitation_complete_known(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # Order is left aside: over HTTP the notification may overtake the question or the error that gave the id.
+        # Order is ignored: over HTTP the notification may overtake the question or the error that gave the id.
         given = {
             each.params.get("elicitationId") for each in connection.questions if each.method == "elicitation/create"
         }
@@ -233,7 +234,8 @@ def _required(asked: RecordedRequest) -> list[Any]:
 def _required_urls(history: History) -> Iterator[tuple[Event, list[Any]]]:
     """Yield each error -32042 of 2025-11-25, with the elicitations that it lists."""
     for connection, asked in history.requests():
-        # Before 2025-11-25 the code meant nothing, and 2026-07-28 forbids it (Error Codes), which is judged elsewhere.
+        # Before 2025-11-25 the code meant nothing, and 2026-07-28 forbids it (Error Codes), which `error_codes_retired`
+        # judges.
         if code_of(asked) == URL_REQUIRED and connection.revision == "2025-11-25":
             yield asked.answers[0], _required(asked)
 
@@ -263,7 +265,7 @@ def sampling_message_shape(_: Event, question: ServerQuestion) -> Opinion:
 
 
 def content_of(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return the blocks of a kind in a message of sampling, whose content is one block or several."""
+    """Return the blocks of a kind in a sampling message, whose content is one block or several."""
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content]
     return [block for block in objects_of(blocks) if block.get("type") == kind]
@@ -279,13 +281,13 @@ def sampling_tool_balance(_: Event, question: ServerQuestion) -> Opinion:
     for message in question.messages:
         content = message.get("content")
         results = [block.get("toolUseId") for block in content_of(message, "tool_result")]
-        # Results may come in any order. As texts, even ids that are malformed can be sorted.
+        # Results may come in any order. The ids are compared as text, so that even malformed ones can be sorted.
         if sorted(map(str, results)) != sorted(map(str, owed)):
-            return f"the results are of {results}, and the uses {owed}"
+            return f"the results are for {results}, but the uses are {owed}"
         if results and len(results) != (len(content) if isinstance(content, list) else 1):
             return "there is something else beside the results"
         owed = [block.get("id") for block in content_of(message, "tool_use")]
-    # The model's next words are another message, and the results must come before any.
+    # The model will reply with the next message, and the results must come before that.
     return f"the uses {owed} have no results" if owed else None
 
 
@@ -319,15 +321,16 @@ def input_required_where_allowed(
 
 
 def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any]]]:
-    """Yield each request with answers or a state, and the newest result before that asked for input for the same.
+    """Yield each request with answers or a state, and the newest earlier result that asked for input for its subject.
 
-    Its first response is blamed, or the mark that says that none will come; requests without either are left out.
+    The first response to the request is blamed, or the mark that says that none will come; requests without either are
+    left out.
     """
     for connection in history:
         asking: dict[tuple[str, str], dict[str, Any]] = {}
         for asked in connection.requests if connection.modern else ():
-            # Nothing says which round a retry belongs to, so it is taken for the newest for the same thing, as from an
-            # honest client.
+            # Nothing says which round a retry belongs to, so it counts for the newest round for the same thing, as it
+            # would from an honest client.
             what = asked.method, repr(subject_of(asked))
             event = asked.answers[0] if asked.answers else lost(asked)
             if {"inputResponses", "requestState"} & set(asked.params) and what in asking and event is not None:
@@ -341,8 +344,8 @@ def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[st
 )
 @each(_retries)
 def request_state_tampering_survived(_: Event, asked: RecordedRequest, before: dict[str, Any]) -> Opinion:
-    # Whether a changed state must be refused depends on what it decides, which can't be seen; that there is a response
-    # can.
+    # Whether a changed state must be refused depends on what the state decides, which can't be seen; whether there is a
+    # response can be seen.
     if "requestState" not in asked.params or asked.params["requestState"] == before.get("requestState"):
         return UNDECIDED
     return None if asked.answers else "a request with a state that was changed is not answered"
@@ -360,12 +363,12 @@ def unfulfilled_input_survived(
         if connection.position(each.event) > place
         and (each.method, subject_of(each)) == (asked.method, subject_of(asked))
     ]
-    # With a retry the round was not given up, so the next answers don't show how the server copes.
+    # A round that was retried was not given up, so the next responses don't show how the server copes.
     if any({"inputResponses", "requestState"} & set(each.params) for each in same):
         return UNDECIDED
     dead = next((mark for each in same if (mark := lost(each)) is not None), None)
     if dead is not None:
-        return broken(dead, "it is not answered any more after a round that was given up")
+        return broken(dead, "it is no longer answered after a round that was given up")
     return None if any(each.answers for each in same) else UNDECIDED
 
 
@@ -380,7 +383,7 @@ def bad_input_responses_refused(_: Event, asked: RecordedRequest, before: dict[s
     wrong = [key for key, each in given.items() if key in questions and not _fits(questions[key], each)]
     if not wrong or not asked.answers:
         return UNDECIDED
-    # A result with `isError` counts as acceptance: for an invalid schema the text wants an error of JSON-RPC.
+    # A result with `isError` counts as acceptance: for an invalid schema the specification asks for a JSON-RPC error.
     accepted = asked.result is not None and asked.result.get("resultType") == "complete"
     return f"the answer to {wrong[0]!r:.40} is accepted" if accepted else None
 
@@ -397,7 +400,7 @@ def _fits(question: Any, given: Any) -> bool:
 @stated_rule(moves=ROUNDS)
 @each(_retries)
 def missing_input_asked_again(_: Event, asked: RecordedRequest, before: dict[str, Any]) -> Opinion:
-    # With a changed state, it may be the state that is refused.
+    # If the state was changed, the refusal may be about the state.
     same = asked.params.get("requestState") == before.get("requestState")
     if not before.get("inputRequests") or not same or asked.params.get("inputResponses") or not asked.answers:
         return UNDECIDED
@@ -419,7 +422,7 @@ CACHED: Final = (
 def _cached(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
     """Yield the complete results that may be cached."""
     for _, asked in history.requests(*CACHED):
-        # A server of both eras may take a request that does not declare the modern one for one of the other.
+        # A server of both eras may treat a request that does not declare the modern era as a legacy one.
         modern = asked.meta.get(meta.PROTOCOL_VERSION) in MODERN
         if asked.result is not None and modern and asked.result.get("resultType", "complete") == "complete":
             yield asked.answers[0], asked.result
@@ -432,14 +435,14 @@ def _cached(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
 @each(_cached)
 def cache_hints_present(_: Event, result: dict[str, Any]) -> Opinion:
     ttl, scope = result.get("ttlMs"), result.get("cacheScope")
-    # Time-to-Live says integer, the schema number, so fractions are let through.
+    # Time-to-Live says "integer", the schema "number", so fractions are let through.
     known = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl >= 0
     kept = known and scope in ("public", "private")
     return None if kept else f"ttlMs is {ttl!r:.40}, and cacheScope {scope!r:.40}"
 
 
 def _page_pairs(history: History) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
-    """Yield the result of each page of a list but the first, and that of the page before it."""
+    """Yield the result of each page of a list but the first, and the result of the page before it."""
     for connection, asked in history.requests(*CACHED[1:5]):
         if asked.result is None or not connection.modern or "cursor" not in asked.params:
             continue

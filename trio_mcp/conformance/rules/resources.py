@@ -25,9 +25,9 @@ UNKNOWN: Final = ("read-unknown-resource",)
 
 
 def is_base64(value: Any) -> bool:
-    """Return whether a value is a text in Base64 (RFC 4648, section 4)."""
+    """Return whether a value is a string in Base64 (RFC 4648, section 4)."""
     try:
-        # Line breaks are what MIME puts into Base64 (RFC 2045, section 6.8).
+        # MIME puts line breaks into Base64 (RFC 2045, section 6.8), so whitespace is removed.
         text = "".join(value.split()) if isinstance(value, str) else "?"
         base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, ValueError):
@@ -36,7 +36,7 @@ def is_base64(value: Any) -> bool:
 
 
 def blocks_of(result: dict[str, Any] | None, *fields: str) -> Iterator[dict[str, Any]]:
-    """Yield the content of results: what a list holds, or what stands in its messages."""
+    """Yield the content blocks in these fields of a result; of ``messages``, those in each message."""
     for field in fields:
         for item in items_of(result, field):
             inner = member_of(item, "content") if field == "messages" else item
@@ -45,10 +45,10 @@ def blocks_of(result: dict[str, Any] | None, *fields: str) -> Iterator[dict[str,
 
 
 def _blobs(history: History) -> Iterator[tuple[Event, Any]]:
-    """Yield the responses that have binary content as occasions: each once for every piece."""
+    """Yield each piece of binary content as an occasion: the response that contains it, and the piece."""
     for answer, _, asked in answered("resources/read", "tools/call", "prompts/get")(history):
         for block in blocks_of(asked.result, "content", "contents", "messages"):
-            # In `resources/read` the blob is in the block itself, embedded in a message one level below.
+            # In `resources/read` the blob is in the block itself; in an embedded resource it is one level below.
             for holder in (block, member_of(block, "resource")):
                 if isinstance(holder, dict) and "blob" in holder:
                     yield answer, holder["blob"]
@@ -66,7 +66,7 @@ def blob_is_base64(_: Event, blob: Any) -> Opinion:
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 
 
-# The schemes that the page itself describes. Paths and links often have letters beyond ASCII, as people write them.
+# The schemes that the page on resources describes itself. People often write paths and links with letters beyond ASCII.
 _COMMON: Final = ("file", "git", "http", "https")
 
 
@@ -75,30 +75,30 @@ def resource_uri_valid(history: History) -> Iterator[Verdict]:
     for answer, _, asked in answered("resources/list")(history):
         for item in items_of(asked.result, "resources"):
             uri = member_of(item, "uri")
-            # The text is about schemes of one's own.
+            # The section is about custom schemes, so a common one with letters beyond ASCII is not judged.
             if isinstance(uri, str) and (uri.isascii() or uri.partition(":")[0].lower() not in _COMMON):
                 yield judged(_URI.fullmatch(uri) is not None, answer, f"{uri!r:.100} is not a URI")
 
 
 def _missing(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the answered requests for resources that surely don't exist."""
+    """Yield the answered requests for resources that certainly don't exist."""
     for answer, connection, asked in about("resources/read")(history):
         uri = asked.params.get("uri")
         if not isinstance(uri, str) or not declares(connection.server_capabilities, "resources"):
             continue
-        # A text that isn't a URI may be refused for that, with another code; and a list that wasn't read to its end
-        # proves nothing.
+        # A string that isn't a URI may be refused for that reason, with another code; and a list that wasn't read to
+        # its end proves nothing.
         if _URI.fullmatch(uri) is None or not is_unknown(connection, "resources/list", uri):
             continue
-        # A resource that a template describes may exist, and contents show that it does.
+        # A resource that a template describes may exist, and one whose contents came does.
         if not member_of(asked.result, "contents") and not _may_match(connection, uri):
             yield answer, asked
 
 
 def _may_match(connection: Connection, uri: str) -> bool:
     if not is_unknown(connection, "resources/templates/list", None):
-        return True  # the templates are not all known
-    # Servers match more generously than others: the same scheme is enough for a doubt.
+        return True  # not all templates were listed
+    # Some servers match more generously than others, so the same scheme is enough for doubt.
     return any(
         _matches(template, uri) or template.partition(":")[0] == uri.partition(":")[0] or template.startswith("{")
         for template in connection.listed["resources/templates/list"]
@@ -106,7 +106,7 @@ def _may_match(connection: Connection, uri: str) -> bool:
 
 
 def _matches(template: str, uri: str) -> bool:
-    # A template that can't be read here may match anything.
+    # A template that can't be parsed here may match anything.
     try:
         return UriTemplate(template).match(uri) is not None
     except (TypeError, ValueError):
@@ -117,7 +117,7 @@ def _not_found(asked: RecordedRequest, wanted: int) -> Opinion:
     code = code_of(asked)
     uri = asked.params.get("uri")
     if asked.result is not None:
-        # A server may ask the user something, such as who it is, before it looks for the resource.
+        # A server may ask the user for something, such as a login, before it looks for the resource.
         asking = asked.result.get("resultType") == "input_required"
         return None if asking else f"{uri!r:.60} does not exist, but has a result"
     return None if code == wanted else f"{uri!r:.60} does not exist, but was answered with {code}, not {wanted}"
@@ -132,7 +132,7 @@ def resource_not_found(_: Event, asked: RecordedRequest) -> Opinion:
 @stated_rule(moves=UNKNOWN)
 @each(_missing)
 def resource_not_found_code(_: Event, asked: RecordedRequest) -> Opinion:
-    # Most peers send -32602 in all revisions, the code of 2026-07-28. Until then the text names -32002, as a SHOULD.
+    # Most peers send -32602, the code of 2026-07-28, in all revisions. The earlier revisions name -32002, as a SHOULD.
     return _not_found(asked, error_codes.RESOURCE_NOT_FOUND_LEGACY)
 
 
@@ -140,17 +140,19 @@ def resource_not_found_code(_: Event, asked: RecordedRequest) -> Opinion:
 @each(about("resources/read"))
 def malformed_uri_refused(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     uri = asked.params.get("uri")
-    # One that the server lists itself is at fault elsewhere.
+    # `resource_uri_valid` judges a malformed URI that the server lists itself.
     if not isinstance(uri, str) or _URI.fullmatch(uri) is not None or uri in connection.listed["resources/list"]:
         return UNDECIDED
-    # A client may fill in a template without encoding the values, and then the server rightly knows the result.
+    # A client may fill in a template without encoding the values, and then the server rightly accepts the result.
     if any(_matches(template, uri) for template in connection.listed["resources/templates/list"]):
         return UNDECIDED
-    # Which error to send isn't said, and empty contents give nothing away, so only real contents count.
+    # The specification doesn't say which error to send, and empty contents give nothing away, so only real contents
+    # count.
     return f"{uri!r:.60} is not a URI, but has contents" if member_of(asked.result, "contents") else None
 
 
-# The line for root is in this file on every POSIX system. Any other text may be what the server means by the URI.
+# The line for root, which /etc/passwd has on every POSIX system. Any other text may be what the server means by the
+# URI.
 _PASSWD: Final = re.compile(r"^root:[^:\n]*:0:0:", re.MULTILINE)
 
 
@@ -158,7 +160,7 @@ _PASSWD: Final = re.compile(r"^root:[^:\n]*:0:0:", re.MULTILINE)
 @each(about("resources/read"))
 def path_traversal_refused(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     uri = asked.params.get("uri")
-    # A server that serves every file of the system lets nothing climb out.
+    # Where a server serves every file of the system, there is no folder to climb out of.
     if any(template.startswith("file:///{") for template in connection.listed["resources/templates/list"]):
         return UNDECIDED
     if not isinstance(uri, str) or not uri.endswith("/etc/passwd") or not (".." in uri or "%2e" in uri):

@@ -1,8 +1,8 @@
 """Whether a JSON value has the shape that the schema of a revision gives to a construct.
 
-The library reads what a peer sends as generously as it can. Here the same models are held to the letter of one
-revision: types are JSON's, a field that the schema requires there must be present, and null is not the same as absent.
-Fields that a schema does not know may be there: the schemas allow them.
+The library reads what a peer sends as generously as it can. Here the same models are applied strictly, as one revision
+has them: types are JSON's, a field that the schema requires must be present, and null is not the same as absent.
+Fields that a schema does not define may be present: the schemas allow them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from trio_mcp.types.versions import at_least
 __all__ = ["flaw", "json_type"]
 
 Check: TypeAlias = Callable[[Any, str], str | None]
-"""Says what is wrong with a value at a place; None if nothing is."""
+"""Returns a line about what is wrong with a value at a place; None if it conforms."""
 
-# Pagination speaks of cursors that are null (2026-07-28 server/utilities/pagination, Implementation Guidelines).
+# The page on pagination mentions cursors that are null (2026-07-28 server/utilities/pagination, Implementation
+# Guidelines).
 NULLABLE: Final = {"nextCursor"}
 
-# Rules of their own say more about these, and one fault should break one rule.
+# These have rules of their own, which say more; and one fault should break only one rule.
 ELSEWHERE: Final = {"resultType", "ttlMs", "cacheScope"}
 
 
@@ -43,7 +44,7 @@ def json_type(value: Any) -> str:
     return names.get(type(value), "an object")
 
 
-# Kept by model and revision: each message of a long check is held against the same few.
+# The checks are cached by model and revision, as a long check needs the same few for each message.
 @functools.cache
 def _compiled(model: type[WireModel], revision: str) -> Check:
     if not model.__pydantic_fields_complete__:
@@ -53,7 +54,7 @@ def _compiled(model: type[WireModel], revision: str) -> Check:
     for name, info in model.model_fields.items():
         span, wire = field_span(model, name), name_of(name)
         if revision in span.revisions and wire not in ELSEWHERE:
-            # Optional fields are None in Python if they are absent. As JSON they are absent, or not null.
+            # In Python an absent optional field is None. In JSON it must be absent, not null.
             null = info.is_required() and types.NoneType in typing.get_args(info.annotation)
             fields.append((wire, revision in span.required, null, _check(info.annotation, revision)))
     extra = EXTRAS.get(model)
@@ -88,8 +89,8 @@ def _check(kind: Any, revision: str) -> Check:
     if origin is dict:
         return _dict(_check(arguments[1], revision))
     if isinstance(kind, type) and issubclass(kind, WireModel):
-        # Looked up when it is called: models refer to each other in circles, and building the inner check at once would
-        # not end.
+        # The inner check is looked up only when it is called: models refer to each other in circles, and building it at
+        # once would never end.
         return lambda value, place: flaw(kind, value, revision, place)
     return _SIMPLE.get(kind, _anything)
 
@@ -107,14 +108,15 @@ def _union(arms: list[Any], revision: str) -> Check:
     models = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, WireModel)]
     if not models:
         return _any_of([_check(arm, revision) for arm in arms])
-    # A plain object beside models is the library's tolerance, which no schema has.
+    # A plain dict beside models is there for the library's tolerance; no schema has it.
     others = [_check(arm, revision) for arm in arms if arm not in models and typing.get_origin(arm) is not dict]
     known = [(model, _tags(model), _check(model, revision)) for model in models if revision in class_span(model)]
 
     def check(value: Any, place: str) -> str | None:
         if not isinstance(value, dict):
             return _any_of([*others, *[each for _, _, each in known]])(value, place)
-        # By their tags first, so that the problem is told of the arm that was meant, not of the first one in the union.
+        # Arms are chosen by their tags first, so that the problem is about the arm that was meant, not about the first
+        # one in the union.
         fitting = [each for _, tags, each in known if all(value.get(key) in values for key, values in tags.items())]
         if not fitting:
             key = next((key for _, tags, _ in known for key in tags), "type")
@@ -126,7 +128,7 @@ def _union(arms: list[Any], revision: str) -> Check:
 
 
 def _tags(model: type[WireModel]) -> dict[str, tuple[Any, ...]]:
-    """Return the fields of a model that are constants, with their values."""
+    """Return the fields ``type`` and ``method`` of a model where they are constants, with their values."""
     if not model.__pydantic_fields_complete__:
         model.model_rebuild()
     name_of: Any = model.model_config["alias_generator"]
@@ -184,7 +186,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-# To JSON Schema 1.0 is an integer.
+# In JSON Schema, 1.0 is an integer.
 _SIMPLE: Final[dict[Any, Check]] = {
     str: _simple(lambda value: isinstance(value, str), "a string"),
     bool: _simple(lambda value: isinstance(value, bool), "a boolean"),

@@ -16,7 +16,7 @@ __all__ = ["own_statements", "stated_rule"]
 def own_statements() -> dict[str, Statement]:
     """Return the statement that each rule takes its level, section and sentence from, by the rule's id.
 
-    Of several statements that name a rule, that is the one with a star behind the rule's id.
+    If several statements name a rule, that is the one with a star behind the rule's id, or else the first.
     """
     first = {name: statement for statement in reversed(statements()) for name in statement.rules}
     return first | {name: statement for statement in statements() for name in statement.owns}
@@ -34,18 +34,18 @@ def stated_rule(
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
 ) -> Callable[[Judge], Rule]:
-    """Turn a function into the rule that its name stands for among the statements.
+    """Return a decorator that turns a function into the rule that the statements have under its name.
 
     Args:
-        level: Where it is not that of the statement.
+        level: The level, where it is not that of the statement.
         who: The side, where the statement binds both and the rule is not about the server.
         section: The file and anchor, where they are not those of the statement's first place.
-        older: The same in the revisions of the legacy era.
+        older: The file and anchor in the revisions of the legacy era, where they are not those of the statement.
         sentence: The rule in one sentence, where it checks more or less than its statement.
-        since: The first revision of the legacy era that has the rule, where that is not the statement's.
+        since: The first revision of the legacy era that has the rule, where it is not that of the statement.
         revisions: The revisions, where they are not those of the statement.
         moves: The moves that give the rule its occasions.
-        transports: The transports that it is about; empty for all.
+        transports: The transports that it concerns; empty for all.
 
     Raises:
         KeyError: If no statement names the rule.
@@ -53,7 +53,7 @@ def stated_rule(
 
     def build(body: Judge) -> Rule:
         stated = own_statements()[body.__name__.replace("_", "-")]
-        # Reversed, so that the first place of a revision counts.
+        # The places are reversed, so that the first one of a revision counts.
         sections = {place.revision: place.section for place in reversed(stated.places)}
         of_rule = tuple(revisions) or _revisions(sections, since or stated.since)
         newest = sections.get(of_rule[-1], "")
@@ -75,6 +75,6 @@ def stated_rule(
 
 def _revisions(listed: Iterable[str], since: str) -> tuple[str, ...]:
     """Return the revisions of a statement: those that are listed, and the earlier ones of the legacy era."""
-    # The statements list only the last revision of the legacy era, and most stand in all earlier ones, too.
+    # The statements list only the last revision of the legacy era, but most of them are in all earlier ones, too.
     earlier = [each for each in REVISIONS if each < LISTED[0]] if LISTED[0] in listed else []
     return tuple(each for each in REVISIONS if (each in earlier or each in listed) and each >= since)

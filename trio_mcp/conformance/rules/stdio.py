@@ -1,4 +1,4 @@
-"""Rules for servers over lines, above all stdio; over WebSocket, too: what is written, and how a process ends."""
+"""Rules for servers over stdio, other streams of lines, and WebSocket: what they write, and how a process ends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 
 LINES: Final = ("stdio", "tcp", "tls", "unix", "memory")
-"""The transports that frame messages as over stdio."""
+"""The transports that frame messages as stdio does."""
 
 PROMPTLY: Final = 2.0
-"""Seconds that a process has to exit. Chosen: what the official SDKs wait for."""
+"""Seconds that a process has to exit. Chosen: the official SDKs wait as long."""
 
 
 def _written(*transports: str) -> Occasions[Connection]:
-    """Return what a server wrote on these transports, or all, as occasions."""
+    """Return the messages and texts that a server wrote on these transports, or on all, as occasions."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection]]:
         for connection in history:
@@ -36,7 +36,7 @@ def _written(*transports: str) -> Occasions[Connection]:
 def stdout_clean(event: Event, connection: Connection) -> Opinion:
     """Judge each line."""
     message = event.message
-    # Batches are part of one revision only.
+    # Only one revision has batches.
     batch = message if isinstance(message, list) and connection.revision == "2025-03-26" else [message]
     if event.kind == "message" and batch and all(map(is_message, batch)):
         return None
@@ -46,7 +46,7 @@ def stdout_clean(event: Event, connection: Connection) -> Opinion:
 
 @stated_rule(moves=["call-tool", "list-all", "ping"], transports=LINES)
 def one_message_a_line(history: History) -> Iterator[Verdict]:
-    """Judge each message, and each run of lines that is a message only when they are taken together."""
+    """Judge each message, and each run of lines that are a message only when taken together."""
     run: list[Event] = []
     before: Connection | None = None
     for event, connection in _written(*LINES)(history):
@@ -57,18 +57,18 @@ def one_message_a_line(history: History) -> Iterator[Verdict]:
             yield held(event)
             continue
         run.append(event)
-        # A line by itself that isn't JSON is for `stdout_clean`; only together do such lines show an indented message.
+        # `stdout_clean` judges a single line that isn't JSON; several such lines together may be an indented message.
         if 1 < len(run) < LONGEST_RUN and _is_json(b"\n".join(each.text or b"" for each in run)):
             yield broken(event, f"the last {len(run)} lines are one message")
             run = []
 
 
 LONGEST_RUN: Final = 200
-"""Lines that are looked at together. Chosen: indented JSON of that size is a lot."""
+"""Fewer lines than this are tried as one message. Chosen: indented messages are seldom longer."""
 
 
 def _is_json(text: bytes) -> bool:
-    # The run grows with each line, and to parse it each time would cost the square of its length.
+    # The run grows with each line, and parsing it each time would take quadratic time.
     if not text.rstrip().endswith((b"}", b"]")):
         return False
     try:
@@ -83,7 +83,7 @@ def utf_8(event: Event, connection: Connection) -> Opinion:
     """Judge each message, and each text that is not JSON where a message should be."""
     if event.kind == "message":
         return None
-    # A proxy's error page may be in any encoding; a body that says it is JSON, or events, may not.
+    # A proxy's error page may be in any encoding; a body that is declared as JSON or an event stream may not.
     if connection.transport in (*LINES, "websocket") or _is_declared(connection, event):
         try:
             (event.text or b"").decode()
@@ -93,7 +93,7 @@ def utf_8(event: Event, connection: Connection) -> Opinion:
 
 
 def _is_declared(connection: Connection, event: Event) -> bool:
-    """Return whether the type of an HTTP response says that there are messages."""
+    """Return whether the media type of an HTTP response says that it contains messages."""
     exchange = connection.exchanges.get(event.exchange or 0)
     response = None if exchange is None else exchange.response
     return response is not None and media_type(response) in ("application/json", "text/event-stream")
@@ -111,7 +111,7 @@ def _ended(history: History) -> Iterator[tuple[Event, Connection]]:
 def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
     """Judge each process whose input was closed first."""
     half = next((e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "half closed"), None)
-    # The kit closes the input first, then waits, then sends signals; `seconds` counts from the first.
+    # The kit closes the input first, then waits, then sends signals; `seconds` counts from the closing.
     if close.sender == "client" and "seconds" in close.facts:
         seconds = float(close.facts["seconds"])
     elif close.sender == "server" and half is not None:
@@ -120,7 +120,7 @@ def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
         return UNDECIDED
     # A negative status is the number of the signal that ended the process.
     signalled = isinstance(close.facts.get("status"), int) and close.facts["status"] < 0
-    # On a machine that is so busy that the process took long to begin, it takes long to end.
+    # On a machine so busy that the process took long to start, it also takes long to end.
     began = next((event.time for event in connection.messages("server")), 0.0) - connection.events[0].time
     kept = seconds <= max(PROMPTLY, 2 * began) and not signalled
     return None if kept else f"the process went on for {seconds:.1f} seconds, until it was ended"

@@ -41,7 +41,7 @@ __all__: list[str] = []
 LISTENING: Final = ("listen", "listen-twice")
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
-# The member of the filter that a notification needs in its subscription.
+# The member of a subscription's filter that asks for a notification.
 _FLAGS: Final = {
     "notifications/tools/list_changed": "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
@@ -58,7 +58,7 @@ def _listens(history: History) -> Iterator[tuple[Event, Connection, RecordedRequ
 
 
 def _delivered(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
-    """Yield each notification of a subscription, its method, and what was asked for."""
+    """Yield each notification of a subscription, its method, and the filter that was asked for."""
     for _, connection, asked in _listens(history):
         for event in subscribed(connection, asked):
             yield event, event.message["method"], object_of(asked.params.get("notifications"))
@@ -72,7 +72,7 @@ def _uris(filters: dict[str, Any]) -> list[Any]:
 @stated_rule(moves=LISTENING)
 @each(_listens)
 def listen_acknowledged_first(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # Counted for each subscription: on stdio, messages of others may come before (Acknowledgment).
+    # The first message of this subscription counts: on stdio, messages of others may come before it (Acknowledgment).
     if received := subscribed(connection, asked):
         method = received[0].message["method"]
         problem = f"the first message of the subscription {asked.id!r} is {method}"
@@ -112,7 +112,7 @@ def listen_only_requested(event: Event, method: str, wanted: dict[str, Any]) -> 
         return None if wanted.get(_FLAGS[method]) is True else f"{method} was not asked for"
     if method == UPDATED:
         uri = params_of(event).get("uri")
-        # A server may tell of what lies below a resource.
+        # A server may report updates of resources below the one that was subscribed to.
         kept = any(isinstance(each, str) and str(uri).startswith(each) for each in _uris(wanted))
         return None if kept else f"updates of {uri!r:.60} were not asked for"
     return "log messages don't belong on a subscription" if method == "notifications/message" else UNDECIDED
@@ -123,7 +123,7 @@ def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not connection.modern:
             continue
-        # Those that have ended count as well: what comes after an end is for `nothing_after_listen`.
+        # Subscriptions that have ended count as well: `nothing_after_listen` judges messages after the end.
         listens = {id_key(each.id) for each in connection.requests if each.method == "subscriptions/listen"}
         for event in notifications(connection, "server", ACKNOWLEDGED, UPDATED, *_FLAGS):
             found = subscription_of(event.message)
@@ -172,7 +172,7 @@ def _end_by_server(connection: Connection, asked: RecordedRequest) -> Event | No
     end = exchange.end if exchange is not None and exchange.is_stream else None
     if end is None or asked.answers:
         return None
-    # A connection that was cut may have been lost on the way, which is not a decision of the server.
+    # A stream that was cut may have been lost on the way, which is not a decision of the server.
     return end if end.facts.get("by") == "server" and not end.facts.get("cut") else None
 
 
@@ -185,13 +185,14 @@ def _cancellation(connection: Connection, asked: RecordedRequest) -> Event | Non
 @stated_rule(moves=LISTENING)
 @each(_listens)
 def listen_teardown_announced(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # One page demands the notification, another wants the response instead. A server that sends neither is at fault.
+    # One page requires the notification, another asks for the response instead. A server that sends neither is at
+    # fault.
     if asked.answers:
         return None
     end = _end_by_server(connection, asked)
     if end is None:
         return UNDECIDED
-    return judged(_cancellation(connection, asked) is not None, end, "the server ended a subscription without a word")
+    return judged(_cancellation(connection, asked) is not None, end, "the server ended a subscription unannounced")
 
 
 @stated_rule(moves=LISTENING)
@@ -206,7 +207,7 @@ def listen_ends_with_result(event: Event, connection: Connection, asked: Recorde
 
 
 SETTLED: Final = 1.0
-"""Seconds after which an announcement is not on its way any more (chosen)."""
+"""Seconds after which an announcement can't still be on its way (chosen)."""
 
 _LISTED_CHANGES: Final = {
     "tools/list": ("notifications/tools/list_changed", "tools.listChanged"),
@@ -225,20 +226,21 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
             if not declares(connection.server_capabilities, capability):
                 continue
             field, key = LISTS[method]
-            # A list that was read in part differs from the whole without any change.
+            # A list that was read only in part differs from the whole list without any change.
             readings = [
                 chain for chain in pages(connection, method) if (chain[-1].result or {}).get("nextCursor") is None
             ]
             for one, other in itertools.pairwise(readings):
-                # Names alone: whether a new description makes a changed list isn't said.
+                # Only names are compared: the specification doesn't say whether a new description changes a list.
                 before, now = set(named(one, field, key)), set(named(other, field, key))
                 if before == now or not _is_listening(connection, one[0], other[-1], _FLAGS[notice]):
                     continue
                 start = connection.position(one[0].event)
-                # From the first request on, since the change may have come, and been announced, while the earlier list
-                # was read.
+                # Announcements count from the first request on: the list may have changed, and the change been
+                # announced, while the earlier list was read.
                 told = any(connection.position(event) > start for event in notifications(connection, "server", notice))
-                # It may still be on its way, unless much has come since.
+                # The announcement may still be on its way, unless three later requests were answered, or a second has
+                # passed.
                 end = connection.position(other[-1].answers[0])
                 later = sum(bool(a.answers) and connection.position(a.event) > end for a in connection.requests)
                 waited = connection.events[-1].time - other[-1].answers[0].time >= SETTLED
@@ -248,12 +250,12 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
 
 
 def _is_listening(connection: Connection, one: RecordedRequest, other: RecordedRequest, flag: str) -> bool:
-    """Return whether the client is told of changes all the time between two requests."""
+    """Return whether the client should hear of changes the whole time between two requests."""
     if not connection.modern:
-        return is_ordered(connection)  # over HTTP a server need not have a stream for it
+        return is_ordered(connection)  # over HTTP a server need not have a stream to announce them on
     start, end = connection.position(one.event), connection.position(other.answers[0])
     for listen in connection.requests:
-        # A subscription that has ended may have done so before the change.
+        # A subscription that has ended may have ended before the change.
         if listen.method != "subscriptions/listen" or listen.answers:
             continue
         acks = [e for e in subscribed(connection, listen) if e.message["method"] == ACKNOWLEDGED]
@@ -280,7 +282,7 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
         if connection.hello is None:
             continue
         asked = [a for a in connection.requests if a.method in ("resources/subscribe", "resources/unsubscribe")]
-        # A malformed subscription may have been accepted all the same, and then nothing is certain any more.
+        # A malformed subscription may still have been accepted, and then nothing is certain.
         if not all(is_plain(connection, each.event) for each in asked):
             continue
         for event in notifications(connection, "server", UPDATED):
@@ -291,12 +293,14 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
                     break
                 if change.method == "resources/subscribe":
                     live.add(str(change.params.get("uri")))
-                # Until it is answered, an update may have been on its way; over HTTP even afterwards.
+                # Until the response to `resources/unsubscribe`, an update may have been on its way; over HTTP even
+                # afterwards.
                 elif (
                     change.result is not None
                     and is_ordered(connection)
                     and connection.position(change.answers[0]) < place
                 ):
                     live.discard(str(change.params.get("uri")))
-            # The resource told of may lie below the one subscribed to, so only the lack of any subscription is clear.
-            yield judged(bool(live), event, "an update was told of, but nothing is subscribed to")
+            # The updated resource may lie below the one subscribed to, so only an update without any subscription is
+            # clearly wrong.
+            yield judged(bool(live), event, "an update was sent, but nothing is subscribed to")

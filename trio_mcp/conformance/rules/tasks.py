@@ -33,7 +33,7 @@ from trio_mcp.types.tool_messages import CallToolResult
 __all__ = ["ANOTHER", "NO_TASK"]
 
 NO_TASK: Final = "no-such-task-"
-"""How task ids begin that the kit makes up."""
+"""The prefix of the task ids that the kit makes up."""
 ANOTHER: Final = f"{NO_TASK}another"
 """The id that the kit names in the ``_meta`` of requests about other tasks."""
 
@@ -44,9 +44,10 @@ ABOUT: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 
 RUN: Final = ("task-run", "task-cancelled")
 SHORTEST_ID: Final = 8
-"""Characters of a task's id that can't be guessed, at least (chosen: 48 bits in base64)."""
+"""The fewest characters of a task id that can't be guessed (chosen: 48 bits in Base64)."""
 
-# RFC 3339, section 5.6, which the specification links to; but it names ISO 8601, which does not demand the offset.
+# RFC 3339, section 5.6, which the specification links to; but the specification names ISO 8601, which does not require
+# the offset.
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?")
 
 
@@ -58,8 +59,8 @@ class _Task:
         id: Its id.
         asked: The request that became it.
         made: The response that says so.
-        first: What that response says of it.
-        ended: The first event that showed that it has ended, and the status then.
+        first: The task as that response describes it.
+        ended: The first event that showed that it had ended, and its status then; None if there was no such event.
     """
 
     id: str
@@ -80,7 +81,7 @@ def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedReques
 
 
 def _tasks(history: History) -> Iterator[tuple[Event, Connection, _Task]]:
-    """Yield the responses that made tasks of calls: with their connections, and what is known of the tasks."""
+    """Yield each task that a call became: the response that says so, its connection, and what is known of the task."""
     for connection in history:
         if _offers(connection, CALLS):
             for task in _of(connection).values():
@@ -94,7 +95,7 @@ def _of(connection: Connection) -> dict[str, _Task]:
         if isinstance(task, dict) and isinstance(task.get("taskId"), str) and is_proper(connection, asked):
             # Ids that come twice are for `task_id_unique`; here the first task keeps its id.
             found.setdefault(task["taskId"], _Task(task["taskId"], asked, asked.answers[0], task))
-    # `_states` goes by request, but a status notification may tell of the end before any answer does.
+    # `_states` goes by request, but a status notification may report the end before any response does.
     for event, state in sorted(_states(connection), key=lambda each: connection.position(each[0])):
         task = found.get(str(state.get("taskId")))
         if task is not None and task.ended is None and state.get("status") in ENDED:
@@ -103,7 +104,7 @@ def _of(connection: Connection) -> dict[str, _Task]:
 
 
 def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield what the server said of tasks, wherever it did."""
+    """Yield each state of a task that the server reported, after the event that reports it."""
     for asked in connection.requests:
         result = asked.result
         if result is None:
@@ -120,7 +121,7 @@ def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
 
 
 def _said(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
-    """Yield what servers of 2025-11-25 said of tasks."""
+    """Yield the states of tasks that servers of 2025-11-25 reported."""
     for connection in history:
         if connection.revision in ONLY:
             yield from ((event, connection, state) for event, state in _states(connection))
@@ -130,7 +131,8 @@ def _about(*methods: str) -> Occasions[Connection, RecordedRequest, _Task]:
     """Return the answered requests of these methods, about tasks that the server made, as occasions."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, _Task]]:
-        # Found once for each connection: to do it for each request would cost a pass over all requests each time.
+        # Tasks are found once for each connection: finding them for each request would take a pass over all requests
+        # each time.
         known = {connection.number: _of(connection) for connection in history if _offers(connection, CALLS)}
         for answer, connection, asked in about(*methods)(history):
             task = known.get(connection.number, {}).get(asked.params.get("taskId", ""))
@@ -146,11 +148,11 @@ def _after(connection: Connection, asked: RecordedRequest, event: Event) -> bool
 
 
 def _support(connection: Connection, asked: RecordedRequest) -> str | None:
-    """Return how the tool of a call may be called, as it was listed; None if it was not listed."""
+    """Return the `taskSupport` of the tool of a call, as it was listed; None if the tool was not listed."""
     tool = connection.tools.get(asked.params.get("name", ""))
     if tool is None:
         return None
-    # Tool-Level Negotiation: a tool that doesn't say is one that forbids tasks.
+    # A tool that doesn't say forbids tasks (Tool-Level Negotiation).
     execution = object_of(tool.get("execution"))
     return str(execution.get("taskSupport", "forbidden"))
 
@@ -164,8 +166,8 @@ def task_created(_: Event, connection: Connection, asked: RecordedRequest) -> Op
     # Arguments that are refused may be refused before there is a task.
     if not isinstance(asked.params.get("task"), dict) or asked.result is None or asked.result.get("isError") is True:
         return UNDECIDED
-    # That a tool refuses the task that it forbids is only a SHOULD, so a plain result may be right there, and for a
-    # tool that was not listed.
+    # Refusing a task that the tool forbids is only a SHOULD, so a plain result may be right there, and also for a tool
+    # that was not listed.
     if not _offers(connection, CALLS) or _support(connection, asked) not in ("optional", "required"):
         return UNDECIDED
     made = isinstance(asked.result.get("task"), dict)
@@ -184,7 +186,7 @@ def task_begins_working(_: Event, _connection: Connection, task: _Task) -> Opini
 
 @stated_rule(moves=RUN)
 def task_id_unique(history: History) -> Iterator[Verdict]:
-    # On all connections together: ids are unique "among all tasks controlled by the receiver".
+    # Ids are compared across all connections: they must be unique "among all tasks controlled by the receiver".
     seen: set[str] = set()
     for answer, _, asked in _calls(history):
         task_id = object_of((asked.result or {}).get("task")).get("taskId")
@@ -197,7 +199,7 @@ def task_id_unique(history: History) -> Iterator[Verdict]:
 def task_id_unpredictable(history: History) -> Iterator[Verdict]:
     before: dict[int, str] = {}
     for event, connection, task in _tasks(history):
-        # A server that knows who asks may bind tasks to that, and need not hide their ids.
+        # A server that identifies its clients may bind tasks to them, and need not keep the ids secret.
         exchange = connection.exchanges.get(event.exchange or 0)
         if exchange is not None and "authorization" in exchange.request.headers:
             continue
@@ -210,7 +212,7 @@ def task_id_unpredictable(history: History) -> Iterator[Verdict]:
 
 
 def _is_next(one: str, other: str) -> bool:
-    """Return whether one id is another with a number that is one greater."""
+    """Return whether two ids differ only in the number at their end, which is one greater in the second."""
     # The server chooses the id, and Python refuses to convert more than 4300 digits. Fifteen are enough for any
     # counter.
     found, following = re.search(r"\d{1,15}$", one), re.search(r"\d{1,15}$", other)
@@ -228,10 +230,10 @@ def task_shape(_: Event, connection: Connection, state: dict[str, Any]) -> Opini
     if not declares(connection.server_capabilities, "tasks"):
         return UNDECIDED
     problems = [f"{name} is {state.get(name)!r}" for name in _TIMES if not _is_time(state.get(name))]
-    # That there is an id is a matter of the schema; here it is only that it be a string (Task ID Requirements).
+    # The schema requires an id; this rule only requires it to be a string (Task ID Requirements).
     if "taskId" in state and not isinstance(state["taskId"], str):
         problems.append(f"taskId is {state['taskId']!r}")
-    # null means unlimited, so one that is missing needs a stand-in that isn't None.
+    # null means unlimited, so a missing `ttl` needs a stand-in that isn't None.
     if not _is_ttl(state.get("ttl", "missing")):
         problems.append(f"ttl is {state.get('ttl', 'missing')!r}")
     return "; ".join(problems) or None
@@ -241,14 +243,15 @@ _TIMES: Final = ("createdAt", "lastUpdatedAt")
 
 
 def _is_ttl(value: Any) -> bool:
-    # The text says number, not integer, so fractions will do. To Python a bool is an int, to JSON it isn't a number.
+    # The specification says "number", not "integer", so fractions will do. In Python a bool is an int; in JSON it isn't
+    # a number.
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _is_time(value: Any) -> bool:
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         return False
-    # The pattern takes a thirteenth month, or the 31st of June; only a calendar knows better.
+    # The pattern accepts a thirteenth month, or the 31st of June; only a calendar rules them out.
     try:
         datetime.datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
     except ValueError:
@@ -300,7 +303,7 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
         elif asked.result is not None:
             made = isinstance(asked.result.get("task"), dict)
             yield judged(not made, answer, "the call became a task, though tasks are not declared")
-        # Any other error may be one of the tool, unless it says what it is about.
+        # An error that doesn't look like a refusal of the task may come from the tool itself.
         elif _refuses_task(asked) and (other := plain.get(key)) is not None and other.result is not None:
             # Version 1 of the TypeScript SDK does so, and with it the reference servers filesystem and memory.
             yield broken(answer, f"with a task, the call gave the error {code_of(asked)}; without, a result")
@@ -310,8 +313,8 @@ _REFUSALS: Final = (error_codes.INVALID_REQUEST, error_codes.METHOD_NOT_FOUND, e
 
 
 def _refuses_task(asked: RecordedRequest) -> bool:
-    # There is no code for a refusal that the text forbids; what peers choose is one of these, or a message that says
-    # task.
+    # The specification forbids this refusal, so it has no code for it; peers choose one of these codes, or mention the
+    # task in the message.
     return asked.error is not None and (
         code_of(asked) in _REFUSALS or "task" in str(asked.error.get("message")).lower()
     )
@@ -332,7 +335,7 @@ def task_capability_declared(_: Event, connection: Connection, _state: dict[str,
 @stated_rule(moves=RUN)
 @each(_about("tasks/get"))
 def task_transitions(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # Answers may overtake each other over HTTP, so only what was asked after the end had been seen counts.
+    # Responses may overtake each other over HTTP, so only requests that were sent after the end had been seen count.
     if task.ended is None or asked.result is None or not _after(connection, asked, task.ended[0]):
         return UNDECIDED
     status = asked.result.get("status")
@@ -342,7 +345,7 @@ def task_transitions(_: Event, connection: Connection, asked: RecordedRequest, t
 @stated_rule(moves=["task-cancelled"])
 @each(_about("tasks/cancel"))
 def task_cancelled(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # One that had ended before has a rule of its own.
+    # `task_cancel_ended_refused` judges the cancellation of a task that had already ended.
     if asked.result is None or (task.ended is not None and _after(connection, asked, task.ended[0])):
         return UNDECIDED
     status = asked.result.get("status")
@@ -352,7 +355,7 @@ def task_cancelled(_: Event, connection: Connection, asked: RecordedRequest, tas
 @stated_rule(moves=RUN)
 @each(_about("tasks/cancel"))
 def task_cancel_ended_refused(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # Without the capability the method need not exist, and -32601 is as right.
+    # Without the capability the method need not exist, and -32601 is right, too.
     supported = declares(connection.server_capabilities, "tasks.cancel")
     if not supported or task.ended is None or not _after(connection, asked, task.ended[0]):
         return UNDECIDED
@@ -371,8 +374,8 @@ def task_failure_explained(_: Event, _connection: Connection, asked: RecordedReq
 @stated_rule(moves=RUN)
 @each(_about("tasks/get"))
 def task_get_without_stream(answer: Event, connection: Connection, _asked: RecordedRequest, _task: _Task) -> Opinion:
-    # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two can show what was
-    # not possible.
+    # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two sides can show what
+    # was not possible.
     exchange = connection.exchanges.get(answer.exchange or 0)
     if exchange is None or exchange.response is None or connection.transport != "http":
         return UNDECIDED
@@ -386,7 +389,7 @@ def task_get_without_stream(answer: Event, connection: Connection, _asked: Recor
 def task_result_blocks(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], Event] = {}
     for answer, connection, asked, task in _about("tasks/result")(history):
-        # A request that was given up may be answered with an error at once, and the task goes on.
+        # A request that was given up may get an error at once, while the task goes on.
         if asked.cancelled is None and asked.overdue is None:
             given.setdefault((connection.number, task.id), answer)
     for answer, connection, asked, task in _about("tasks/get")(history):
@@ -401,14 +404,14 @@ def task_result_final(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], dict[str, Any]] = {}
     for answer, connection, asked, task in _about("tasks/result")(history):
         if asked.result is None:
-            # The task may have expired since, or its request have ended in an error.
+            # The task may have expired since, or its call may have ended in an error.
             completed = task.ended is not None and task.ended[1] == "completed"
             waited_for = asked.cancelled is None and asked.overdue is None
             if completed and code_of(asked) != error_codes.INVALID_PARAMS and waited_for:
                 yield broken(answer, f"the task was completed, and tasks/result gave the error {code_of(asked)}")
             continue
         problem = flaw(CallToolResult, asked.result, connection.revision)
-        # The content of `_meta` belongs to the response itself, such as the related task or a trace, and may differ
+        # The content of `_meta`, such as the related task or a trace, belongs to the response itself, and may differ
         # each time.
         plain = {name: value for name, value in asked.result.items() if name != "_meta"}
         first = given.setdefault((connection.number, task.id), plain)
@@ -443,7 +446,7 @@ def related_task_absent(event: Event, connection: Connection, state: dict[str, A
 
 def _related(holder: Any) -> Any:
     entry = object_of(object_of(holder).get("_meta")).get(meta.RELATED_TASK)
-    # A malformed entry is given back as it is, so that it counts as present, but matches no task.
+    # A malformed entry is returned as it is, so that it counts as present, but matches no task.
     return entry.get("taskId") if isinstance(entry, dict) else entry
 
 
@@ -453,7 +456,7 @@ def _related(holder: Any) -> Any:
 )
 @each(_about("tasks/get"))
 def task_id_parameter_wins(_: Event, _connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # It may have expired, but then it is not known under the other id either.
+    # An error is let through, because the task may have expired; only a result shows which task the server went by.
     if meta.RELATED_TASK not in asked.meta:
         return UNDECIDED
     if asked.result is None or asked.result.get("taskId") == task.id:
@@ -484,12 +487,12 @@ def task_listed(history: History) -> Iterator[Verdict]:
     gets = [*_about("tasks/get")(history)]
     for connection in history:
         for chain in pages(connection, "tasks/list") if _offers(connection, "tasks.list") else ():
-            # Between two pages other tasks may go, and the places of those that stay change.
+            # A list of several pages is not judged: tasks may go between two pages, and move the places of the others.
             if len(chain) > 1 or (chain[0].result or {}).get("nextCursor") is not None:
                 continue
             listed, last = set(named(chain, "tasks", "taskId")), chain[0].answers[0]
             for _, other, asked, task in gets:
-                # It was there before the list was read, and after.
+                # The task must have existed before the list was read, and after.
                 there = other is connection and asked.result is not None and _after(connection, asked, last)
                 if there and _after(connection, chain[0], task.made):
                     yield judged(task.id in listed, last, f"the task {task.id!r} can be fetched, but is not listed")
@@ -498,7 +501,7 @@ def task_listed(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=RUN)
 @each(_tasks)
 def task_progress_ends(_: Event, connection: Connection, task: _Task) -> Opinion:
-    # Over HTTP, progress and the answer that shows the end come on different streams, and may pass each other.
+    # Over HTTP, progress and the response that shows the end come on different streams, and may pass each other.
     if task.ended is None or not is_ordered(connection) or meta.PROGRESS_TOKEN not in task.asked.meta:
         return UNDECIDED
     late = first_after(connection, task.ended[0], task.asked.progress)

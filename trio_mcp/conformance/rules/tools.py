@@ -58,11 +58,12 @@ def tool_input_schema_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 @stated_rule(moves=LISTING)
 @each(_schemas)
 def schemas_valid(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
-    """Judge a schema by that of its dialect."""
+    """Judge a schema by the meta-schema of its dialect."""
     import jsonschema_rs  # loaded only where schemas are checked
 
     dialect = schema.get("$schema", DIALECTS[0])
-    # Only 2020-12 must be supported (Schema Dialect); a schema in a dialect that isn't known here may still be valid.
+    # Only 2020-12 must be supported (Schema Dialect); a schema in a dialect that isn't supported here may still be
+    # valid.
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         return UNDECIDED
     try:
@@ -70,7 +71,8 @@ def schemas_valid(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
     except jsonschema_rs.ValidationError as exc:
         return f"{what} is invalid: {str(exc.message)[:200]}"
     except (ValueError, jsonschema_rs.ReferencingError):
-        # A `$ref` that leads out of the schema is not loaded ($ref Resolution), so what it means stays open.
+        # A `$ref` that leads out of the schema is not loaded ($ref Resolution), so whether the schema is valid stays
+        # open.
         return UNDECIDED
     return None
 
@@ -104,7 +106,7 @@ def tool_name_format(_: Event, tool: dict[str, Any]) -> Opinion:
 def tool_names_unique(history: History) -> Iterator[Verdict]:
     for connection in history:
         for chain in pages(connection, "tools/list"):
-            names = named(chain[:1], "tools", "name")  # an overlap of pages is another fault
+            names = named(chain[:1], "tools", "name")  # `cursors_stable` judges pages that overlap
             twice = sorted({name for name in names if names.count(name) > 1})
             yield judged(not twice, chain[0].answers[0], f"two tools are called {', '.join(twice[:3])}")
 
@@ -139,7 +141,7 @@ def header_annotation_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]]:
     """Yield each annotation, the type it is on, and whether a chain of properties leads to it from the root."""
     for key, inner in object_of(schema).items():
-        # Behind other keywords an annotation means no single argument, so Schema Extension makes it invalid.
+        # Below other keywords an annotation does not mean a single argument, so Schema Extension makes it invalid.
         chained = reachable and key == "properties"
         for each_schema in objects_of(_subschemas(key, inner)):
             if "x-mcp-header" in each_schema:
@@ -148,7 +150,7 @@ def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]
 
 
 def _subschemas(key: str, inner: Any) -> Any:
-    """Return the schemas that a keyword holds, as a list."""
+    """Return the schemas in the value of a keyword, as a list."""
     if key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
         return [inner]
     if key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
@@ -161,10 +163,10 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
     for name, kind, reachable in found:
         if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
             return f"the x-mcp-header {name!r:.60} is not the name of a header"
-        # Header names have no case, so `Region` and `region` would be one header for two arguments.
+        # Header names are case-insensitive, so `Region` and `region` would be one header for two arguments.
         if names.count(name.lower()) > 1:
             return f"the x-mcp-header {name!r:.60} is used more than once"
-        # Without a type, or with several, what it may be is told elsewhere.
+        # A schema without a type, or with several, may say elsewhere what the argument can be.
         if isinstance(kind, str) and kind not in ("integer", "string", "boolean"):
             return f"the x-mcp-header {name!r:.60} is on the type {kind!r:.60}"
         if not reachable:
@@ -176,20 +178,20 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
 
 
 def _called(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any]]]:
-    """Yield the answered calls of tools that are listed, where all lists agree on their definition."""
+    """Yield the answered calls of listed tools whose definition is the same in all lists."""
     definitions: dict[str, list[dict[str, Any]]] = {}
     for _, tool in _listed(history):
         definitions.setdefault(str(tool.get("name")), []).append(tool)
     for _, asked, answer in asked_about(history, "tools/call"):
         found = definitions.get(str(asked.params.get("name")), [])
-        # A tool may change during a run, and which definition a call met isn't known. As a task, the first answer isn't
-        # the tool's result.
+        # A tool may change during a run, and then it isn't known which definition a call met. If a tool is called as a
+        # task, the first response isn't the tool's result.
         if found and all(each == found[0] for each in found) and "task" not in asked.params:
             yield answer, asked, found[0]
 
 
 def _called_wrongly(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any], str]]:
-    """Yield those with arguments that do not conform to the tool's schema, and how they depart from it."""
+    """Yield the calls with arguments that do not conform to the tool's schema, and how they depart from it."""
     for answer, asked, tool in _called(history):
         problem = schema_problem(history, tool.get("inputSchema"), asked.params.get("arguments", {}))
         if problem is not None:
@@ -214,9 +216,9 @@ def tool_arguments_validated(_: Event, asked: RecordedRequest, tool: dict[str, A
 
 
 def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
-    """Return whether arguments may have been checked and converted: a text for a number, and the like.
+    """Return whether arguments may have been checked and converted, such as a string to a number.
 
-    The text asks for a check. It does not forbid to take "5" for 5, or to drop a member that is unknown.
+    The specification requires a check. It does not forbid converting "5" to 5, or dropping an unknown member.
     """
     import jsonschema_rs  # loaded only where schemas are checked
 
@@ -241,7 +243,7 @@ def tool_errors_in_result(_: Event, asked: RecordedRequest, _tool: dict[str, Any
 
 
 def _called_in_vain(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the answered calls of tools that do not exist, as the list of tools, read to its end, shows."""
+    """Yield the answered calls of tools that are not in the list of tools, which was read to its end."""
     for answer, connection, asked in about("tools/call")(history):
         if is_unknown(connection, "tools/list", asked.params.get("name")):
             yield answer, connection, asked
@@ -256,8 +258,8 @@ def _called_in_vain(history: History) -> Iterator[tuple[Event, Connection, Recor
 )
 @each(_called_in_vain)
 def unknown_tool_refused(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
-    # Most peers answer with `isError`, among them all official SDKs but version 2 for TypeScript. The text lists
-    # unknown tools under protocol errors, yet has no SHOULD there, so this is a matter of reading.
+    # Most peers respond with `isError`, among them all official SDKs except version 2 for TypeScript. The specification
+    # lists unknown tools under protocol errors, but without a SHOULD, so this rule is a matter of interpretation.
     problem = f"there is no tool {asked.params.get('name')!r:.60}, but the call has a result"
     return None if asked.error is not None else problem
 
@@ -297,11 +299,11 @@ def tool_name_case_sensitive(_: Event, connection: Connection, asked: RecordedRe
 def structured_content_conforms(history: History) -> Iterator[Verdict]:
     for answer, asked, tool in _called(history):
         result, schema = asked.result, tool.get("outputSchema")
-        # The schema describes what a tool returns if all goes well; what an error looks like it doesn't say.
+        # The schema describes the result of a call that succeeds; it doesn't say what an error looks like.
         if not isinstance(schema, dict) or not _is_final(result) or result.get("isError") is True:
             continue
         if "structuredContent" not in result:
-            yield broken(answer, f"{asked.params['name']} has an output schema, but the result no structuredContent")
+            yield broken(answer, f"{asked.params['name']} has an output schema, but the result lacks structuredContent")
         else:
             problem = schema_problem(history, schema, result["structuredContent"])
             yield judged(problem is None, answer, f"the structuredContent of {asked.params['name']}: {problem}")
@@ -315,25 +317,25 @@ def structured_content_as_text(_: Event, _connection: Connection, asked: Recorde
         return UNDECIDED
     texts = [each.get("text") for each in objects_of(result.get("content"))]
     kept = any(isinstance(text, str) and _repeats(text, result["structuredContent"]) for text in texts)
-    return None if kept else "no text block has the structured content as JSON: add one, beside what people are to read"
+    return None if kept else "no text block has the structured content as JSON: add one, beside the text for people"
 
 
 def _repeats(text: str, structured: Any) -> bool:
-    """Return whether an older client learns all from a text that is in structured content."""
+    """Return whether an older client learns all of the structured content from a text."""
     if _holds(text, structured):
         return True
-    # A value that is not an object needs a wrapper until 2025-11-25. FastMCP, the Python SDK and our own server name
-    # its only member so, and repeat the value without it: nothing is lost.
+    # Until 2025-11-25, a value that is not an object needs an object around it. FastMCP, the Python SDK and our own
+    # server name its only member `result`, and repeat just the value, so nothing is lost.
     if isinstance(structured, dict) and [*structured] == ["result"]:
         value = structured["result"]
         return text == value if isinstance(value, str) else _holds(text, value)
-    # A text may be structured content itself from 2026-07-28 on.
+    # From 2026-07-28 on, the structured content may itself be a string.
     return isinstance(structured, str) and text == structured
 
 
 def _holds(text: str, value: Any) -> bool:
-    # Compared as JSON, since spaces and the order of members are free. The text is the peer's, and may be nested too
-    # deeply to parse.
+    # The two are compared as JSON, since spaces and the order of members are free. The text is the peer's, and may be
+    # nested too deeply to parse.
     try:
         return bool(json.loads(text) == value)
     except (ValueError, RecursionError):

@@ -42,7 +42,7 @@ from trio_mcp.types import error_codes, meta
 __all__ = ["LEVELS", "NO_CURSOR"]
 
 NO_CURSOR: Final = "no:such:cursor:"
-"""How cursors begin that the kit makes up; any other may have been given before a transcript began."""
+"""The prefix of the cursors that the kit makes up; any other cursor may have been given before a transcript began."""
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, least severe first."""
@@ -71,7 +71,7 @@ def _asked_progress(history: History) -> Iterator[tuple[Event, Connection, Recor
 
 @stated_rule(sentence="Report progress only for tokens that a request gave.", moves=(*PROGRESS, "another-connection"))
 def progress_token_known(history: History) -> Iterator[Verdict]:
-    # A text that can't be read as JSON here may be read elsewhere, with a token in it.
+    # Text that can't be parsed as JSON here may be parsed by the server, and contain a token.
     unclear = {
         event.connection
         for event in history.events
@@ -95,7 +95,7 @@ def progress_token_type(_: Event, _connection: Connection, token: Any) -> Opinio
 @stated_rule(moves=PROGRESS)
 @each(_asked_progress)
 def no_progress_after_end(end: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # The token of a task lives as long as the task.
+    # The token of a task stays valid as long as the task.
     if not asked.answers or "task" in (asked.result or {}):
         return UNDECIDED
     late = first_after(connection, end, asked.progress)
@@ -107,8 +107,8 @@ def progress_increases(history: History) -> Iterator[Verdict]:
     for _, connection, asked in _asked_progress(history):
         for one, other in itertools.pairwise(asked.progress):
             before, now = (each.message["params"].get("progress") for each in (one, other))
-            # A NaN or a missing number is a fault of form, for the rule on notifications; here it would only be
-            # reported twice.
+            # A missing or malformed number is a fault of form, which `notification_valid` judges; a second report would
+            # add nothing.
             if _is_number(before) and _is_number(now) and is_in_order(connection, one, other):
                 yield judged(now > before, other, f"progress went from {before} to {now}")
 
@@ -120,7 +120,7 @@ def _is_number(value: Any) -> bool:
 # --- ping -------------------------------------------------------------------------------------------------------------
 
 PROMPTLY: Final = 5.0
-"""Seconds within which a ping must be answered. Chosen: "promptly" says no number, but this is surely too long."""
+"""Seconds within which a ping must be answered. Chosen: "promptly" gives no number, but longer is surely not prompt."""
 
 
 def _pings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
@@ -173,11 +173,11 @@ def log_level_respected(event: Event, connection: Connection, level: str) -> Opi
     place = connection.position(event)
     sets = [asked for asked in connection.requests if asked.method == "logging/setLevel"]
     before = [asked for asked in sets if connection.position(asked.event) < place]
-    # While one is being set, either counts.
+    # While a level is being set, the old one may still apply, so nothing is judged.
     settled = [asked for asked in before if asked.answers and connection.position(asked.answers[0]) < place]
     least = before[-1].params.get("level") if before else None
     clear = is_ordered(connection) and len(settled) == len(before) and least in LEVELS
-    # A level that was refused was not set, and which one counts then is the server's affair.
+    # A level that was refused was not set, and which level applies then is up to the server.
     if not clear or before[-1].result is None or not all(is_proper(connection, asked) for asked in before):
         return UNDECIDED
     return None if LEVELS.index(level) >= LEVELS.index(least) else f"the level is {level}, but {least} was set"
@@ -196,13 +196,14 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
                 and (is_ordered(connection) or asked.event.exchange == event.exchange)
                 and not (asked.answers and connection.position(asked.answers[0]) < place)
             ]
-            # A server of both eras may take some for requests of the legacy era, in which it decides itself.
+            # A server of both eras may treat some of these as requests of the legacy era, in which the server decides
+            # what to log.
             if any(asked.meta.get(meta.PROTOCOL_VERSION) not in MODERN for asked in running):
                 continue
             levels = [asked.meta.get(meta.LOG_LEVEL) for asked in running]
             allowed = [least for least in levels if least in LEVELS]
             if any(least is not None and least not in LEVELS for least in levels):
-                continue  # the text does not say what a level means that does not exist
+                continue  # the specification does not say what an unknown level means
             # Any of the open requests will do: on one link a log message does not say to which of them it belongs.
             kept = any(LEVELS.index(level) >= LEVELS.index(least) for least in allowed)
             asked_for = f"only {', '.join(allowed)} was asked for" if allowed else "no open request asked for any"
@@ -286,7 +287,7 @@ def _made_up_cursors(history: History) -> Iterator[tuple[Event, RecordedRequest]
     given = {(asked.method, repr((asked.result or {}).get("nextCursor"))) for _, asked in history.requests(*LISTS)}
     for answer, _, asked in about(*LISTS)(history):
         cursor = asked.params.get("cursor")
-        # A server may put what a client has sent into its cursors, and such a cursor was given after all.
+        # A server may make its cursors from what a client sent, and then a made-up cursor was given after all.
         if str(cursor).startswith(NO_CURSOR) and (asked.method, repr(cursor)) not in given:
             yield answer, asked
 
@@ -295,7 +296,7 @@ def _made_up_cursors(history: History) -> Iterator[tuple[Event, RecordedRequest]
 @each(_made_up_cursors)
 def bad_cursor_refused(_: Event, asked: RecordedRequest) -> Opinion:
     code = code_of(asked)
-    # A method that the server lacks has nothing to do with cursors.
+    # A server that lacks the method refuses the request for that reason, whatever the cursor.
     if code == error_codes.METHOD_NOT_FOUND:
         return UNDECIDED
     problem = f"the cursor {asked.params['cursor']!r:.60} was answered with {code_or_result(asked)}, not -32602"
@@ -313,7 +314,8 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
                     continue
                 seen: set[str] = set()
                 for page in chain:
-                    # Compared between pages only: a name that comes twice on one page has nothing to do with cursors.
+                    # Names are compared only between pages: a name that comes twice on one page has nothing to do with
+                    # cursors.
                     names = set(named([page], field, key))
                     if page is not chain[0]:
                         twice = sorted(seen & names)
@@ -322,7 +324,7 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
 
 
 def _was_disturbed(connection: Connection, chain: list[RecordedRequest]) -> bool:
-    """Return whether a call came between the pages of a list, which may have changed the list."""
+    """Return whether a call that may have changed a list ran while the pages of the list were read."""
     first, last = connection.position(chain[0].event), connection.position(chain[-1].answers[0])
     return any(
         asked.method in ("tools/call", "prompts/get", "resources/read")

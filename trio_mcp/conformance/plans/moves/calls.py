@@ -50,7 +50,7 @@ def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=LEGACY_REVISIONS, needs=["callable_tools"], weight=1)
 def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call tools for a client that declares nothing, so that none of them may ask it for anything."""
+    """Call tools as a client that declares nothing, so that none of them may ask it for anything."""
     several = st.lists(call_tool.make(facts), min_size=1, max_size=6)
     return several.map(
         lambda found: (
@@ -92,7 +92,7 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
 def _templates(facts: Facts) -> list[UriTemplate]:
     found = []
     for text in facts.templates:
-        with contextlib.suppress(TypeError, ValueError):  # of a level that this library does not expand
+        with contextlib.suppress(TypeError, ValueError):  # a template of a level that this library does not expand
             found.append(UriTemplate(text))
     return found
 

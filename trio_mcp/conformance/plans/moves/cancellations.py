@@ -1,4 +1,4 @@
-"""Cancellations of requests that are open, that have ended, and that never were sent."""
+"""Cancellations of requests that are open, that have ended, and that were never sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
         cancels = (Cancel(-1, reason),) * (2 if twice else 1)
         waits = (Pause(pause),) if pause else ()
         # The pause and the second request leave time for late messages: a response that should not be sent may come
-        # only after the one to the second request.
+        # only after the one to the first request.
         return (call, *waits, *cancels, alive(facts), AwaitResponses(), Pause(0.1), alive(facts))
 
     # The cancellation is sent at once, so that it may overtake the start of the tool, or a little later, when the tool

@@ -30,7 +30,7 @@ MOVES: Final = {move.name: move for module in MODULES for move in vars(module).v
 
 
 def moves_for(rules: Iterable[Rule]) -> list[Move]:
-    """Return the moves that give occasions to rules; all if a rule names none, since anything may be its occasion."""
+    """Return the moves that give occasions to rules; all moves if a rule names none, since any may be its occasion."""
     rules = list(rules)
     if not all(rule.moves for rule in rules):
         return list(MOVES.values())
@@ -39,10 +39,10 @@ def moves_for(rules: Iterable[Rule]) -> list[Move]:
 
 
 def lacking(rule: Rule, facts: Sequence[Facts]) -> str:
-    """Return why a target can't give a rule an occasion; an empty text if it can."""
+    """Return why a target can't give a rule an occasion; an empty string if it can."""
     facts = [each for each in facts if each.revision in rule.revisions]
     if not facts:
-        return "the target was not spoken to in a revision that has it"
+        return "the target was not checked in a revision that has the rule"
     if rule.transports and not any(each.transport in rule.transports for each in facts):
         return f"it concerns another transport ({', '.join(rule.transports)})"
     reasons = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]

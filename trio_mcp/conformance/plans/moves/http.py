@@ -36,7 +36,7 @@ ORIGINS: Final = st.sampled_from(
     ]
 )
 HOLD: Final = 0.2
-"""Seconds for which a response is read that may have no end. Chosen: it bounds what an example takes."""
+"""Seconds for which a response that may have no end is read. Chosen: it limits how long an example takes."""
 
 
 def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
@@ -86,7 +86,7 @@ def odd_http(facts: Facts) -> Plans:
             {"Content-Encoding": "gzip"},
         ]
     )
-    # An empty object is not a request in any era: should a server accept one of these, then nothing happens.
+    # An empty object is not a request in any era, so nothing happens if a server accepts one of these.
     posts = st.builds(lambda headers: Http("POST", headers, b"{}", hold=HOLD), fields)
     others = st.builds(lambda method, headers: Http(method, headers, hold=HOLD), methods, fields)
     return st.one_of(posts, others).map(lambda step: (step, alive(facts)))
@@ -189,12 +189,11 @@ def unknown_version_header(facts: Facts) -> Plans:
 def mismatched_header(facts: Facts) -> Plans:
     """Let a header contradict the body."""
     methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
-    # These revisions exist: the version header of one that doesn't may be refused with another code.
+    # Only revisions that exist are used: a header with another version may be refused with another code.
     versions = st.sampled_from(LEGACY_REVISIONS)
     names = st.one_of(
         st.just(lambda name: name + "x"),
-        # This is encoded rightly, but is another name: a server that only compares headers that are not encoded misses
-        # it.
+        # The value is encoded correctly, but is another name: a server that compares only unencoded headers misses it.
         st.just(lambda name: _encoded(name + "é")),
         st.just(lambda name: name.upper() + "-"),
     )
@@ -253,7 +252,7 @@ def legacy_traffic(facts: Facts) -> Plans:
 
 
 def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return calls of tools with an argument of these types that a header repeats, each with header and value."""
+    """Return calls of tools with an argument of these types that a header repeats, with the header and the value."""
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
         return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))
@@ -280,7 +279,7 @@ def _type(schema: Any, parameter: ParameterHeader) -> Any:
 
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
 def mismatched_parameter(facts: Facts) -> Plans:
-    """Let the header of an argument contradict it."""
+    """Let the header of an argument contradict the argument."""
     # Only arguments that have a value are used: for an absent one the header must be absent, which another rule checks.
     given = _parametrized(facts).filter(lambda found: isinstance(found[2], (str, int)))
     return given.map(lambda found: (_changed(found[0], {found[1].header: "something-else-7"}),))

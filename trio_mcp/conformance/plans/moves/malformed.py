@@ -73,18 +73,18 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
     # Arrays are left out, since they may be batches.
     values = json_values().filter(lambda value: not isinstance(value, list))
     others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
-    # The known ones are drawn twice as often: random values are seldom even objects, and refused at the first look.
+    # The known messages are drawn twice as often: random values are seldom even objects, and are refused at once.
     return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
 
 
 UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
-"""The "faults" of the strategies that make unusual, but valid requests."""
+"""The "faults" with which the strategy makes requests that are unusual, but valid."""
 
 
 @move(weight=1)
 def unusual_request(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send requests that are valid, but nested deeply, large, or written in an unusual way."""
-    # The id is filled in when the step runs, as one drawn now could collide with that of another plan.
+    # The id is filled in when the step runs, as an id that is drawn now could collide with one of another plan.
     texts = hostile_messages(facts.revision, ids=st.just("$id"), faults=UNUSUAL)
     return texts.map(lambda found: (Write((found.text,), fault=found.fault), alive(facts)))
 

@@ -25,7 +25,7 @@ def alive(facts: Facts, connection: int = 0, **more: Any) -> Ask:
 
 
 def text_of(facts: Facts, message: Any) -> bytes:
-    """Return a message as text, with the ``_meta`` that the era wants; for `Write`."""
+    """Return a message as text, with the ``_meta`` that the era requires; for `Write`."""
     if facts.modern and isinstance(message, dict) and isinstance(message.get("params", {}), dict):
         message = message | {"params": {**message.get("params", {}), "_meta": "$meta"}}
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
@@ -46,7 +46,7 @@ def method_of_clients(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move()
 def unknown_notification(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send a notification that the server does not know."""
+    """Send a notification that does not exist."""
     names = st.builds(lambda prefix, name: prefix + name, st.sampled_from(["notifications/", NO_SUCH]), _NAMES)
     return st.builds(lambda name, params: (Tell(name, params), alive(facts)), names, _PARAMS)
 
@@ -120,7 +120,7 @@ def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(weight=1)
 def open_in_revision(facts: Facts) -> st.SearchStrategy[Plan]:
     """Open another connection with the handshake of the legacy era, in a revision that may not exist."""
-    # One version comes before all revisions and one after all: a server that compares texts instead of looking the
+    # One version comes before all revisions and one after all: a server that compares strings instead of looking the
     # revision up accepts one of them.
     revisions = st.sampled_from([*LEGACY_REVISIONS, "1900-01-01", "1900-01-01", "2999-12-31"])
     return st.lists(revisions, min_size=1, max_size=2).map(lambda found: tuple(Open(each) for each in found))

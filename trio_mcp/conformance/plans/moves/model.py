@@ -25,7 +25,7 @@ class Move:
 
     Attributes:
         name: Its name, as rules use it.
-        make: Returns a strategy for its steps, a few; they keep their order when moves are interleaved.
+        make: Returns a strategy for its few steps, which keep their order when moves are interleaved.
         revisions: The revisions in which it makes sense.
         needs: The features that the target must have, see `Facts.lacks`.
         weight: How often it is made, compared with others.
@@ -40,19 +40,19 @@ class Move:
     alone: bool = False
 
     def lacks(self, facts: Facts) -> str:
-        """Return why it can't be made on a target; an empty text if it can."""
+        """Return why it can't be made on a target; an empty string if it can."""
         if facts.revision not in self.revisions:
             return f"revision {facts.revision} does not have it"
         return next(filter(None, map(facts.lacks, self.needs)), "")
 
 
 def one_of(values: Sequence[T]) -> SearchStrategy[T]:
-    """Return a strategy of these values, which is empty if there are none: a move without values is dropped."""
+    """Return a strategy for these values; if there are none, it is empty, and a move without values is dropped."""
     return sampled_from(values) if values else nothing()
 
 
 def move(
     *, revisions: Sequence[str] = REVISIONS, needs: Sequence[str] = (), weight: int = 2, alone: bool = False
 ) -> Callable[[Make], Move]:
-    """Turn a function into the move of its name."""
+    """Return a decorator that turns a function into the move of the same name."""
     return lambda make: Move(make.__name__.replace("_", "-"), make, tuple(revisions), tuple(needs), weight, alone)

@@ -63,7 +63,7 @@ def call_near_valid(facts: Facts) -> st.SearchStrategy[Plan]:
     for name in facts.callable_tools:
         with contextlib.suppress(CannotGenerate):
             values = near_valid(facts.tools[name].get("inputSchema")).map(lambda near: near.value)
-            # Other values are no arguments at all, which `malformed-params` tries.
+            # Values of other types are not arguments at all; `malformed-params` tries them.
             choices.append(st.builds(_call, st.just(name), values.filter(lambda value: isinstance(value, dict))))
     return st.one_of(choices).map(lambda params: (Ask("tools/call", params),))
 
@@ -95,7 +95,7 @@ _OPTIONAL: Mapping[str, st.SearchStrategy[Any]] = {
 
 @move(revisions=MODERN_REVISIONS, needs=["callable_tools"], weight=3)
 def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool for a client that can do only some things."""
+    """Call a tool as a client that declares only some capabilities."""
     declared = st.one_of(st.just({}), st.fixed_dictionaries({}, optional=dict(_OPTIONAL)))
     return declared.flatmap(
         lambda found: calls(facts, meta={meta.CLIENT_CAPABILITIES: found}).map(lambda call: (call, AwaitResponses()))
@@ -130,9 +130,9 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read texts that are not URIs, and URIs that lead out of a folder."""
-    # The paths are plain and percent-encoded: a check before the decoding misses the second. Reading this file does no
-    # harm.
+    """Read strings that are not URIs, and URIs that lead out of a folder."""
+    # The paths are plain and percent-encoded: a check before the decoding misses the encoded one. Reading this file
+    # does no harm.
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
         if uri.startswith("file:///"):

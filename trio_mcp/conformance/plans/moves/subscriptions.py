@@ -31,7 +31,7 @@ def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
 
 
 def _something(facts: Facts) -> st.SearchStrategy[Ask]:
-    """Return something that may change what is listened to: ideally a call of a tool whose schema names a resource."""
+    """Return a request that may cause a notification: ideally a call of a tool whose schema names a resource."""
     if not facts.callable_tools:
         return st.just(alive(facts))
     schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}

@@ -54,8 +54,8 @@ def task_run(facts: Facts) -> st.SearchStrategy[Plan]:
         return (call, AwaitResponses(), *before, Pause(pause), result, AwaitResponses(), get, AwaitResponses(), *after)
 
     before = st.sampled_from([[], [get], [get, result]])
-    # The result must stay available until the time to live is over, and the cancellation of a task that has ended be
-    # refused (2025-11-25 basic/utilities/tasks).
+    # The result must stay available until the time to live is over, and the cancellation of a task that has ended must
+    # be refused (2025-11-25 basic/utilities/tasks).
     after = st.sampled_from([[], [result, get], [cancel, AwaitResponses(), get]])
     return st.builds(run, _as_tasks(facts), _PAUSES, before, after)
 
@@ -100,7 +100,7 @@ def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
 def task_misled(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask about a task, and name another one where it does not count."""
+    """Ask about a task, and name another one in ``_meta``, where it must not count."""
     entry = {meta.RELATED_TASK: {"taskId": ANOTHER}}
     return _as_tasks(facts).map(lambda call: (call, AwaitResponses(), OnTask("tasks/get", -1, entry), AwaitResponses()))
 
@@ -125,7 +125,7 @@ def task_unsupported(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=("callable_tools",), weight=1)
 def task_metadata(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call tools as tasks though the server has not heard of tasks."""
+    """Call tools as tasks although the server does not declare that it supports them."""
     if facts.declares("tasks.requests.tools.call"):
         return st.nothing()
     return st.builds(

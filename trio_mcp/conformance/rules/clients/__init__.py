@@ -1,1 +1,1 @@
-"""Rules for clients: what they send, in which order, and what they make of what a server sends."""
+"""Rules for clients: what they send, in which order, and how they handle what a server sends."""

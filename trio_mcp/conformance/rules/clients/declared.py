@@ -1,4 +1,4 @@
-"""Capabilities of a client: what it may be asked, and what it makes of what it may not be asked."""
+"""Capabilities of a client: what it may be asked, and how it responds to what it may not be asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 LONGEST_TOKEN: Final = 128
-"""Characters; chosen: far more than a token of any model has."""
+"""The most characters of a model's token. Chosen: far more than any token has."""
 
 
 @attrs.frozen
@@ -34,9 +34,9 @@ class QuestionReply:
         event: The event of the reply.
         method: The method of the question.
         params: Its parameters.
-        declared: What the client had declared.
-        result: The result, if it is one.
-        code: The code of the error, if it is one.
+        declared: The capabilities that the client had declared.
+        result: The result; None if the reply is an error.
+        code: The code of the error; None if the reply is not an error with a code.
     """
 
     event: Event
@@ -56,7 +56,7 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
 
     Args:
         methods: The methods.
-        withdrawn: Whether replies to questions that were withdrawn belong to them.
+        withdrawn: Whether replies to questions that were withdrawn are included.
     """
 
     def occasions(history: History) -> Iterator[tuple[Event, QuestionReply]]:
@@ -70,8 +70,8 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
                 for key, question in object_of((before.result or {}).get("inputRequests")).items():
                     method, result = str(object_of(question).get("method")), given.get(key)
                     if method in methods and isinstance(result, dict):
-                        # The server could only go by what was declared with the request that it answered, so the
-                        # retry's own doesn't count.
+                        # The server could only go by the capabilities in the request that it responded to, so those in
+                        # the retry don't count.
                         declared = object_of(before.meta.get(meta.CLIENT_CAPABILITIES))
                         params = object_of(question.get("params"))
                         yield retry.event, QuestionReply(retry.event, method, params, declared, result)
@@ -82,7 +82,7 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
 @stated_rule(sentence="A client that supports sampling, elicitation or roots declares it.")
 @each(replies(*NEEDED))
 def client_capabilities_declared(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge each reply: who gives a result supports it."""
+    """Judge each reply: a client that gives a result supports the capability."""
     # An error shows nothing: a client that supports a feature may refuse as well as one that doesn't.
     kept = reply.result is None or reply.declares(NEEDED[reply.method])
     return None if kept else f"it answers {reply.method}, which it does not declare"
@@ -94,8 +94,8 @@ def sampling_tools_refused(_: Event, reply: QuestionReply) -> Opinion:
     """Judge the replies to sampling with tools, or with a choice of tools."""
     if not {"tools", "toolChoice"} & set(reply.params) or reply.declares("sampling", "tools"):
         return UNDECIDED
-    # The clients of all official SDKs answer. In 2026-07-28 it is a matter of reading how they could refuse: what a
-    # retry brings for a question can't be an error.
+    # The clients of all official SDKs give a result. How one could refuse in 2026-07-28 is open to interpretation: what
+    # a retry brings for a question can't be an error.
     return None if reply.result is None else "it takes tools for sampling, which it does not declare"
 
 
@@ -115,16 +115,16 @@ def elicitation_mode_refused(_: Event, reply: QuestionReply) -> Opinion:
 )
 @each(replies("elicitation/create"))
 def elicitation_mode_supported(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge the replies to elicitations in declared modes, by whether they say that this can't be asked."""
+    """Judge the replies to elicitations in declared modes, by whether they refuse the mode."""
     if not reply.declares("elicitation") or not _has_mode(reply):
         return UNDECIDED
-    # A user may decline, and a client fail for reasons of its own; these two codes say that it never could ask.
+    # A person may decline, and a client may fail for reasons of its own; these two codes say that it can't ask at all.
     kept = reply.code not in (INVALID_PARAMS, METHOD_NOT_FOUND)
     return None if kept else f"it refuses the mode {reply.params.get('mode', 'form')!r}"
 
 
 def _has_mode(reply: QuestionReply) -> bool:
-    # Without modes the capability is that for forms.
+    # A capability without modes covers forms.
     named = any(reply.declares("elicitation", mode) for mode in ("form", "url"))
     mode = reply.params.get("mode", "form")
     return reply.declares("elicitation", str(mode)) if named else mode == "form"
@@ -137,7 +137,7 @@ def _has_mode(reply: QuestionReply) -> bool:
 def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
     """Judge the results of sampling with a choice of tools."""
     mode = object_of(reply.params.get("toolChoice")).get("mode")
-    # "auto" leaves the choice to the model, and a client without `sampling.tools` may ignore what it doesn't know.
+    # "auto" leaves the choice to the model, and a client without `sampling.tools` may ignore `toolChoice`.
     if reply.result is None or mode not in ("required", "none") or not reply.declares("sampling", "tools"):
         return UNDECIDED
     uses = bool(content_of(reply.result, "tool_use"))
@@ -148,7 +148,7 @@ def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule()
 @each(replies("sampling/createMessage"))
 def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge texts that have more characters than any model's tokens could hold."""
+    """Judge each text, by whether it is longer than this many tokens of any model could be."""
     limit, text = reply.params.get("maxTokens"), object_of((reply.result or {}).get("content")).get("text")
     if not isinstance(limit, int) or not isinstance(text, str):
         return UNDECIDED
@@ -157,18 +157,18 @@ def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
 
 @stated_rule()
 def roots_change_announced(history: History) -> Iterator[Verdict]:
-    """Judge each list of roots after the first: if it differs, the change was announced in between, or right after."""
+    """Judge each list of roots after the first: if it differs, the change must have been announced."""
     for connection in legacy(history):
         if object_of(connection.client_capabilities.get("roots")).get("listChanged") is not True:
             continue
         notices = [connection.position(each) for each in connection.notifications("client", CHANGED)]
         listed = [asked for asked in connection.questions if asked.method == "roots/list" and asked.result]
         for before, later in itertools.pairwise(listed):
-            # Until the next question was answered the notice may have been on its way.
+            # Any notice after the earlier question counts: it may have been on its way when the later one was answered.
             begin = connection.position(before.event)
             told = any(place > begin for place in notices)
             same = (before.result or {}).get("roots") == (later.result or {}).get("roots")
-            yield judged(same or told, later.answers[0], "the roots are others than before, and that was not announced")
+            yield judged(same or told, later.answers[0], "the roots have changed, but that was not announced")
 
 
 CHANGED: Final = "notifications/roots/list_changed"
@@ -192,7 +192,7 @@ def client_progress_known(history: History) -> Iterator[Verdict]:
             # Over HTTP messages may overtake each other.
             elif not is_ordered(connection):
                 yield held(event)
-            # A token is free again once its request is answered, so the newest request with it is the one meant.
+            # A token is free again once its request is answered, so the newest request with it is meant.
             elif asked[-1].answers and connection.position(asked[-1].answers[0]) < connection.position(event):
                 yield broken(event, f"the request with the token {token!r} was answered before")
             elif isinstance(progress, (int, float)):

@@ -1,4 +1,4 @@
-"""The loads of a client from the URLs that a server sends: icons, references, pages. The kit's server notes it."""
+"""URLs that a server sends and a client may load: icons, references, pages. The kit's server notes each load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _fetches(connection: Connection) -> list[Event]:
 def _sent_urls(kind: str) -> Occasions[str, Event | None]:
     """Return the URLs of a kind that were sent to the client as occasions.
 
-    Of each the fetch is blamed, or else the message that has the URL; the URL and the fetch come with it.
+    For each, the fetch is blamed, or else the message that has the URL; the URL and the fetch come with it.
     """
 
     def occasions(history: History) -> Iterator[tuple[Event, str, Event | None]]:
@@ -29,7 +29,7 @@ def _sent_urls(kind: str) -> Occasions[str, Event | None]:
             fetches = _fetches(connection)
             for event in connection.messages("server"):
                 for url in _urls(event.message, kind):
-                    # The kit's server notes the path alone: by which name or address it was reached doesn't matter.
+                    # The kit's server notes only the path: the name or address by which it was reached doesn't matter.
                     fetch = next((mark for mark in fetches if url.endswith(mark.facts["path"])), None)
                     yield fetch or event, url, fetch
 
@@ -39,7 +39,7 @@ def _sent_urls(kind: str) -> Occasions[str, Event | None]:
 def _urls(value: Any, kind: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            # The kit serves such URLs without TLS, so `http:` is where it can see a client load something.
+            # The kit serves such URLs without TLS, so it can see only `http:` URLs being loaded.
             if key == kind and isinstance(item, str) and item.startswith("http:"):
                 yield item
             else:
@@ -57,7 +57,7 @@ def icon_fetch_safe(_: Event, url: str, fetch: Event | None) -> Opinion:
 
 
 def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
-    """Yield each time that a client has loaded something, with what it has loaded later."""
+    """Yield the mark of each load of a client, with the marks of its later loads."""
     for connection in history:
         marks = _fetches(connection)
         yield from ((mark, marks[at:]) for at, mark in enumerate(marks, 1))
@@ -67,8 +67,8 @@ def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
 @each(_marks)
 def icon_without_credentials(mark: Event, _later: list[Event]) -> Opinion:
     """Judge each icon that was loaded."""
-    # That it was loaded at all is judged elsewhere: a client may allow `http:` on this computer, and still keep its
-    # secrets.
+    # `icon_fetch_safe` judges that it was loaded at all: a client may allow `http:` on this computer, and still keep
+    # its secrets.
     if not mark.facts["path"].endswith(".png"):
         return UNDECIDED
     secret = mark.facts.get("secret")
@@ -87,7 +87,7 @@ def icon_origin_checked(_: Event, url: str, fetch: Event | None) -> Opinion:
 @stated_rule()
 @each(_marks)
 def icon_redirect_refused(mark: Event, later: list[Event]) -> Opinion:
-    """Judge each icon that was loaded where the kit's server redirects."""
+    """Judge each load of the icon that the kit's server redirects."""
     if mark.facts["path"] != "/icon.png":
         return UNDECIDED
     # No message names this path, so a client can know it only from the redirect.
@@ -99,8 +99,8 @@ def icon_redirect_refused(mark: Event, later: list[Event]) -> Opinion:
 @each(_sent_urls("$ref"))
 def remote_ref_not_fetched(_: Event, url: str, fetch: Event | None) -> Opinion:
     """Judge each reference to the kit's own server."""
-    # The text allows an option that loads them, off by default (`$ref` Resolution); a client under check runs without
-    # it.
+    # The specification allows an option that loads references, off by default (`$ref` Resolution); a client under check
+    # runs without it.
     return None if fetch is None else f"it loads {url}"
 
 
@@ -113,7 +113,7 @@ def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
         if reply.result is not None and reply.result.get("action") == "accept"
     }
     for event, url, fetch in _sent_urls("url")(history):
-        # With the user's consent the page may be opened.
+        # With the person's consent, the page may be opened.
         position, consent = history.connections[event.connection].position, agreed.get((event.connection, url))
         if fetch is None or consent is None or position(consent) >= position(fetch):
             yield judged(fetch is None, event, f"it loads {url}")

@@ -59,7 +59,8 @@ def accept_header_sent(event: Event, _connection: Connection, exchange: Exchange
         return UNDECIDED
     header = event.headers.get("accept", "")
     named = {media.partition(";")[0].strip().lower() for media in header.split(",")}
-    # To HTTP `*/*` would say the same, but the text wants both types listed, and some servers look for just that.
+    # In HTTP `*/*` would mean the same, but the specification requires both types to be listed, and some servers check
+    # for that.
     return None if _ACCEPTED[exchange.method] <= named else f"Accept is {event.headers.get('accept')!r}"
 
 
@@ -74,8 +75,8 @@ _ACCEPTED: Final = {"POST": {"application/json", "text/event-stream"}, "GET": {"
 )
 @each(_after_handshake)
 def version_header_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request after initialize was answered; in the modern era each POST."""
-    # A version that doesn't exist, as the kit's server may answer, has no headers to demand.
+    """Judge each request after initialize was answered; in the modern era, each request."""
+    # The kit's server may respond with a version that doesn't exist, which requires no headers.
     known = connection.revision >= "2025-06-18" and connection.revision in SPEAKABLE
     # A client that begins a new session sends `initialize` again, and has no version to name yet.
     if not known or _opens(exchange):
@@ -86,7 +87,7 @@ def version_header_sent(event: Event, connection: Connection, exchange: Exchange
 @stated_rule()
 @each(_after_handshake)
 def version_header_negotiated(event: Event, connection: Connection, _exchange: Exchange) -> Opinion:
-    """Judge each request that has the header after initialize was answered."""
+    """Judge each request that has the header, once initialize was answered."""
     header = event.headers.get("mcp-protocol-version")
     if header is None or connection.modern or connection.hello is None:
         return UNDECIDED
@@ -111,13 +112,13 @@ def session_id_sent(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def session_restarted_after_404(history: History) -> Iterator[Verdict]:
-    """Judge the first request with a message after a 404, if there is one."""
+    """Judge the first POST after a 404, leaving out those that were on their way."""
     # The new session is a connection of its own in the transcript, so all exchanges are put in one order.
     everything = [exchange for connection in over_http(iter(history)) for exchange in connection.exchanges.values()]
     ended = None
     for exchange in sorted(everything, key=lambda each: each.request.exchange or 0):
         session = exchange.request.headers.get("mcp-session-id")
-        # GET and DELETE are left aside: a client may still be letting go of the old session.
+        # GET and DELETE are ignored: a client may still be closing the old session.
         if ended is not None and exchange.method == "POST" and session != ended[0]:
             kept = _opens(exchange) and session is None
             yield judged(kept, exchange.request, "a new session does not begin with initialize")
@@ -143,7 +144,7 @@ def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange
     named = event.headers.get("last-event-id")
     if named is None:
         return UNDECIDED
-    # Which event came last the client knows better: some may have been on their way when the stream broke.
+    # Only the client knows which event came last: some may have been on their way when the stream broke.
     given = {str(sent.facts["event_id"]) for sent in connection.events if "event_id" in sent.facts}
     return None if named in given else f"no event has the id {named!r}"
 
@@ -156,8 +157,8 @@ def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange
 def request_headers_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Judge each POST with a request."""
     body = exchange.sent[0].message if exchange.sent else None
-    # For notifications the text defines no headers (Sending Messages), and `initialize` asks whether the server is of
-    # the legacy era.
+    # For notifications the specification defines no headers (Sending Messages), and `initialize` asks whether the
+    # server is of the legacy era.
     if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
         return UNDECIDED
     params = object_of(body.get("params"))
@@ -178,16 +179,16 @@ def request_headers_sent(event: Event, connection: Connection, exchange: Exchang
 @each(called_over_http)
 def parameter_headers_sent(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
     """Judge each call of a listed tool whose schema names headers."""
-    # A client can only go by the definition that it had when it called; and a tool with a wrong annotation must not be
-    # called, which is another rule.
+    # A client can only go by the definition that it had when it called; and `bad_header_annotation_refused` judges
+    # calls of a tool with a wrong annotation.
     parameters = parameters_of(tools_at(connection, event).get(str(params.get("name")), {}))
     if not parameters:
         return UNDECIDED
     try:
         values = parameter_values(params.get("arguments"), parameters)
-    except ValueError:  # an argument that no header can carry, which is another rule
+    except ValueError:  # an argument that no header can carry; `header_integer_safe` judges integers
         return UNDECIDED
-    # A value that need not be encoded may still be.
+    # A value that need not be encoded may still be encoded.
     wanted = {name.lower(): _decoded(value) for name, value in values.items()}
     found = {name: _decoded(value) for name, value in event.headers.items() if name.startswith("mcp-param-")}
     return None if found == wanted else f"the headers are {found}, not {wanted}"

@@ -1,4 +1,4 @@
-"""Messages: what a client writes is one, and has an id of its own."""
+"""Messages of a client: everything that it writes is a message, and each request has an id of its own."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def client_ids_unique(history: History) -> Iterator[Verdict]:
         seen: dict[Any, RecordedRequest] = {}
         for asked in connection.requests:
             before = seen.get(id_key(asked.id))
-            # Until 2025-11-25 an id is used once in a session; 2026-07-28 forbids only those of requests without a
-            # response (Requests).
+            # Until 2025-11-25 an id is used once in a session; 2026-07-28 forbids only the ids of requests that have no
+            # response yet (Requests).
             kept = before is None or (connection.modern and _is_over(connection, before, asked))
             yield judged(kept, asked.event, f"the id {asked.id!r} was used before")
             seen[id_key(asked.id)] = asked
@@ -53,7 +53,7 @@ def _is_over(connection: Connection, before: RecordedRequest, asked: RecordedReq
     """Return whether a request had ended, in any way, when another was sent."""
     exchange = connection.exchanges.get(before.event.exchange or 0)
     # A client that has cancelled a request, or closed its stream, waits for no response, so the id is as free as after
-    # one.
+    # a response.
     ends = [*before.answers[:1], before.cancelled, None if exchange is None else exchange.end]
     place = connection.position(asked.event)
     return any(connection.position(event) < place for event in ends if event is not None)
@@ -79,5 +79,5 @@ def stdin_clean(history: History) -> Iterator[Verdict]:
         if connection.transport in ("stdio", "memory", "tcp", "tls", "unix"):
             for event in connection.events:
                 if event.sender == "client" and event.kind in ("message", "text"):
-                    # JSON that isn't a message is for `client_messages_valid`.
+                    # `client_messages_valid` judges JSON that isn't a message.
                     yield judged(event.kind == "message", event, "it is not JSON")

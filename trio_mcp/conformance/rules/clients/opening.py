@@ -1,4 +1,4 @@
-"""The opening: which request comes first, and what is used of the server afterwards."""
+"""The opening: which request comes first, and which features of the server are used afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.types.methods import method_spec
 
 
 def _openings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the first request of each connection of the legacy era, but for probes for the modern one."""
+    """Yield the first request of each connection of the legacy era, apart from probes for the modern one."""
     for connection in history:
         # A client of both eras tries the modern one first, with `server/discover` or any request (Backward
         # Compatibility).
@@ -46,7 +46,7 @@ def initialize_version_supported(history: History) -> Iterator[Verdict]:
     """Judge each initialize; which versions the client really speaks can't be seen."""
     for _, asked in history.requests("initialize"):
         version = asked.params.get("protocolVersion")
-        # One that this kit does not know may be a later one.
+        # A version that this kit does not have may be a later one.
         if version in SPEAKABLE or not isinstance(version, str) or is_no_version(version):
             yield judged(version in SPEAKABLE, asked.event, f"there is no version {version!r}")
 
@@ -56,7 +56,7 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
     """Judge what the client sent between initialize and its result."""
     for answer, connection, hello in greeted(history):
         for asked in connection.requests:
-            # Messages that arrive before the answer leaves can't have waited for it, whatever crosses on the way.
+            # Messages that arrive before the response leaves can't have waited for it, whatever crosses on the way.
             if connection.position(hello.event) < connection.position(asked.event) < connection.position(answer):
                 problem = f"{asked.method} was sent before initialize was answered"
                 yield judged(asked.method == "ping", asked.event, problem)
@@ -66,13 +66,14 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
 @stated_rule()
 @each(greeted)
 def initialized_sent(answer: Event, connection: Connection, _hello: RecordedRequest) -> Opinion:
-    """Judge the first message after the result, if the client goes on in a version that both know."""
+    """Judge the first message after the result, if the agreed version exists."""
     first = next((event for event in after(connection, answer) if not _is_allowed_early(event.message)), None)
-    # In another version the client should leave instead, which `version_mismatch_disconnects` judges.
+    # If the version doesn't exist, the client should leave instead, which `version_mismatch_disconnects` judges.
     if first is None or connection.revision not in SPEAKABLE:
         return UNDECIDED
     kept = isinstance(first.message, dict) and first.message.get("method") == "notifications/initialized"
-    # Over HTTP what was sent later may arrive first; but not what is sent after the response.
+    # Over HTTP another message may overtake the notification, but the notification must come before the response to
+    # that message.
     if not kept and not is_ordered(connection):
         told = next(connection.notifications("client", "notifications/initialized"), None)
         asked = next((each for each in connection.requests if each.event is first), None)
@@ -89,12 +90,12 @@ def _is_allowed_early(message: Any) -> bool:
 @stated_rule()
 @each(greeted)
 def version_mismatch_disconnects(answer: Event, connection: Connection, _hello: RecordedRequest) -> Opinion:
-    """Judge what follows a version that does not exist."""
+    """Judge what the client sends after the server agreed to a version that does not exist."""
     if connection.revision in SPEAKABLE:
         return UNDECIDED
-    # Only requests show that it goes on: a cancellation or a notification may be part of leaving.
+    # Only a request shows that the client goes on: a cancellation or a notification may be part of leaving.
     went_on = next((event for event in after(connection, answer) if is_request(event.message)), None)
-    return None if went_on is None else broken(went_on, f"it goes on in {connection.revision!r}")
+    return None if went_on is None else broken(went_on, f"it goes on in version {connection.revision!r}")
 
 
 @stated_rule(who="client", sentence="A client uses only what the server has declared.")
@@ -109,7 +110,7 @@ def client_capabilities_respected(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             spec = method_spec(connection.revision, asked.method)
             needs = spec.server_capability if spec is not None else None
-            # A message that crossed the answer was sent in good faith.
+            # A request that crossed the response was sent in good faith.
             if needs is not None and connection.position(asked.event) > connection.position(known.answers[0]):
                 kept = declares(connection.server_capabilities, needs)
                 yield judged(kept, asked.event, f"the server did not declare {needs}")

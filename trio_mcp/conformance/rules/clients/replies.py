@@ -1,4 +1,4 @@
-"""Replies: what a client answers when a server asks."""
+"""Replies: how a client responds when a server asks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _asked(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 @each(_asked)
 def questions_answered(_: Event, asked: RecordedRequest) -> Opinion:
     """Judge each request of the server that was not cancelled."""
-    # The reply to a cancelled one may have been on its way, or left out: both are right.
+    # The reply to a cancelled request may have been on its way, or left out: both are right.
     if asked.cancelled is not None:
         return UNDECIDED
     if asked.answers:
@@ -67,10 +67,10 @@ def answers_are_asked_for(history: History) -> Iterator[Verdict]:
 @stated_rule(who="client", sentence="A client answers a ping with an empty result.")
 @each(_asked)
 def client_ping_answered(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge each ping of the server that was answered, or overdue."""
+    """Judge each ping of the server that was answered, or is overdue."""
     if asked.method != "ping":
         return UNDECIDED
-    # Members of the result, such as `_meta`, are for the rules of shape; here it is that there is one.
+    # This rule requires only a result; its members, such as `_meta`, are judged by other rules.
     return None if asked.result is not None else "a ping has no result"
 
 
@@ -87,8 +87,8 @@ def client_method_not_found(_: Event, asked: RecordedRequest) -> Opinion:
     """Judge the responses to methods that no revision has."""
     if not asked.answers or any(method_spec(revision, asked.method) is not None for revision in REVISIONS):
         return UNDECIDED
-    # Version 1 of the Python SDK says -32602. The text has -32601 for roots alone, JSON-RPC for every method, which is
-    # why it is a SHOULD.
+    # Version 1 of the Python SDK sends -32602. MCP names -32601 only for roots, JSON-RPC for every method, so this is a
+    # SHOULD.
     code = code_of(asked)
     return None if code == METHOD_NOT_FOUND else f"the response to {asked.method} has code {code}"
 

@@ -37,12 +37,12 @@ def progress_token_unique(history: History) -> Iterator[Verdict]:
 @stated_rule(who="client")
 @each(notified("client", "notifications/cancelled"))
 def client_cancels_its_own(event: Event, connection: Connection) -> Opinion:
-    """Judge each cancellation, except of requests that the server has not seen over HTTP: they may still be under way.
+    """Judge each cancellation by whether its request had been sent; over HTTP, the request may still be under way.
 
-    Whether the request was still open is a matter of what has crossed it.
+    Whether the request was still open is not judged, since its response may have crossed the cancellation.
     """
     named, place = params_of(event).get("requestId"), connection.position(event)
-    # The messages of a batch have one place, and no order.
+    # The messages of a batch share one place, and have no order.
     sent = (asked.id for asked in connection.requests if connection.position(asked.event) <= place)
     if any(is_same_id(asked_id, named) for asked_id in sent):
         return None
@@ -62,7 +62,7 @@ def initialize_not_cancelled(event: Event, connection: Connection) -> Opinion:
 
 def _cursors(history: History) -> Iterator[tuple[Event, Any, bool, bool]]:
     """Yield each request with a cursor: the cursor, whether it was given on this connection, and whether on any."""
-    # Kept by list: what `tools/list` gave means nothing to `prompts/list`, even if the texts are equal.
+    # Cursors are kept by list: one from `tools/list` means nothing to `prompts/list`, even if the texts are equal.
     everywhere: set[tuple[str, str]] = set()
     for connection in history:
         here: set[tuple[str, str]] = set()
@@ -79,7 +79,8 @@ def _cursors(history: History) -> Iterator[tuple[Event, Any, bool, bool]]:
 @each(_cursors)
 def cursor_echoed(_: Event, cursor: Any, _here: bool, given: bool) -> Opinion:
     """Judge each cursor against those that the server gave before, on any connection."""
-    # On any connection, because a cursor of another session is for `cursor_not_kept`, and each fault is told once.
+    # All connections count, because `cursor_not_kept` judges a cursor of another session, and each fault is reported
+    # once.
     return None if given else f"the cursor {cursor!r} was never given"
 
 

@@ -1,4 +1,4 @@
-"""Results and lists: what a client makes of what a server sends, as far as its next messages tell."""
+"""Results and lists: how a client handles what a server sends, as far as its next messages show."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from trio_mcp.http.headers import decode_value
 from trio_mcp.types import meta
 
 MOST: Final = 2**53 - 1
-"""The largest integer that a double holds together with all smaller ones."""
+"""The largest integer up to which a double represents all integers exactly."""
 
 
 @stated_rule()
 def missing_result_type_complete(history: History) -> Iterator[Verdict]:
-    """Judge each result without one, until something asks for input: before that, a retry is of such a result."""
+    """Judge each result without a type, until a result asks for input: an earlier retry must be for an untyped one."""
     for connection in modern(history):
         untyped: Event | None = None
         for asked in connection.requests:
             if untyped is not None and {"requestState", "inputResponses"} & set(asked.params):
-                yield broken(asked.event, "it takes a result without a type for a request for input")
+                yield broken(asked.event, "it treats a result without a type as a request for input")
                 break
             if asked.result is not None and asked.result.get("resultType") == "input_required":
                 break
@@ -54,17 +54,17 @@ def missing_result_type_complete(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def empty_cursor_followed(history: History) -> Iterator[Verdict]:
-    """Judge each page with an empty cursor that a client has read which follows the other cursors of its lists.
+    """Judge each page with an empty cursor, if the client follows all other cursors of its lists.
 
-    Where a server has sent something malformed, a client may have given up what came with it.
+    Connections on which the server sent something malformed are left out: the client may have dropped more than that.
     """
     for connection in filter(_is_clean, history):
         lists = [asked for asked in connection.requests if asked.method in LISTS]
         followed = [(asked.method, asked.params.get("cursor")) for asked in lists]
         given = [(asked, (asked.result or {}).get("nextCursor")) for asked in lists]
         others = [(asked.method, cursor) for asked, cursor in given if cursor]
-        # A client need not read a list to its end. Only one that follows every other cursor shows that it takes the
-        # empty one for an end.
+        # A client need not read a list to its end. Only one that follows every other cursor shows that it treats the
+        # empty one as the end.
         if others and all(each in followed for each in others):
             for page, cursor in given:
                 if cursor == "":
@@ -73,7 +73,7 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
 
 
 def _is_clean(connection: Connection) -> bool:
-    """Return whether all that the server has sent is what a client must understand."""
+    """Return whether a client must understand everything that the server has sent."""
     ids = {id_key(asked.id) for asked in connection.requests}
     messages = [event.message for event in connection.messages("server")]
     return all(
@@ -122,7 +122,7 @@ def header_integer_safe(history: History) -> Iterator[Verdict]:
     for event, connection, params in called_over_http(history):
         for parameter in parameters_of(connection.tools.get(str(params.get("name")), {})) or ():
             value, name = parameter.value_in(params.get("arguments")), parameter.header.lower()
-            # A client that refuses the call, or leaves out the header, has not broken this sentence.
+            # A client that refuses the call, or leaves out the header, has not broken this rule.
             if isinstance(value, int) and not isinstance(value, bool) and name in event.headers:
                 problem = f"{parameter.header} is {decode_value(event.headers[name])}"
                 yield judged(abs(value) <= MOST, event, problem)
@@ -131,10 +131,10 @@ def header_integer_safe(history: History) -> Iterator[Verdict]:
 @stated_rule()
 @each(called_over_http)
 def bad_header_annotation_refused(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
-    """Judge each call of a listed tool, once such a tool was listed."""
+    """Judge each call of a tool, once a tool with a wrong annotation was listed."""
     name = params.get("name")
     refused = {name for name, tool in tools_at(connection, event).items() if parameters_of(tool) is None}
-    # As long as the server's tools are all in order, a client can't show whether it looks.
+    # As long as all the server's tools are in order, nothing shows whether a client checks them.
     if not refused:
         return UNDECIDED
     return f"it calls {name!r}" if name in refused else None
@@ -165,13 +165,13 @@ def retry_respected(history: History) -> Iterator[Verdict]:
 @stated_rule()
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
     """Judge the first result: a client that can't read it tries the other era, or begins again without a reason."""
-    # After a 404 a new handshake is what the text demands (Session Management).
+    # After a 404, the specification requires a new handshake (Session Management).
     ended = any(exchange.status == 404 for each in history for exchange in each.exchanges.values())
     connections = [*over_http(iter(history))]
     for at, connection in enumerate(connections):
         first = next((asked for asked in connection.requests if asked.result is not None), None)
         exchange = connection.exchanges.get(first.event.exchange or 0) if first is not None else None
-        # A client may have other reasons to begin again if it does not know the version that was agreed.
+        # A client may have other reasons to begin again if it does not support the version that was agreed.
         if first is None or exchange is None or exchange.response is None or connection.revision not in SPEAKABLE:
             continue
         kind = exchange.response.headers.get("content-type")

@@ -1,4 +1,4 @@
-"""The modern era: what each request says of itself, and how it is sent again with input."""
+"""The modern era: what each request declares, and how it is sent again with input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.types import meta
 def _requests(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
     """Yield the requests of the modern era."""
     for connection in modern(history):
-        # A client of both eras may open with `initialize` for an older server, which has no fields such as these.
+        # A client of both eras may open with `initialize` for an older server, which has none of these fields.
         yield from ((asked.event, asked) for asked in connection.requests if asked.method != "initialize")
 
 
@@ -56,7 +56,7 @@ def no_client_responses(event: Event, connection: Connection) -> Opinion:
 def request_state_echoed(history: History) -> Iterator[Verdict]:
     """Judge each request with a state or with answers."""
     for connection in modern(history):
-        # Several requests may have rounds open at once, so any state that was given is real.
+        # Several requests may have rounds open at once, so any state that was given will do.
         given = [a.result["requestState"] for a in connection.requests if a.result and "requestState" in a.result]
         for asked in connection.requests:
             if "requestState" in asked.params:
@@ -72,7 +72,7 @@ def request_state_echoed(history: History) -> Iterator[Verdict]:
 @each(_retries)
 def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
     """Judge each retry."""
-    # Ids are free again once they are answered, but for a retry MRTR still demands a new one.
+    # Usually an id may be used again after its response, but MRTR requires a new one for a retry.
     return f"it has the id {retry.id!r} of the first request" if retry.id == before.id else None
 
 
@@ -81,7 +81,7 @@ def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) 
 def input_answered(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
     """Judge each retry of a request that was answered with questions."""
     wanted = object_of((before.result or {}).get("inputRequests"))
-    # Answers to what wasn't asked are not an error: a server should ignore them (Error Handling).
+    # Answers to questions that weren't asked are not an error: a server should ignore them (Error Handling).
     missing = sorted(wanted.keys() - object_of(retry.params.get("inputResponses")).keys())
     if not wanted:
         return UNDECIDED

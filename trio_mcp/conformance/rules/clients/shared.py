@@ -1,4 +1,4 @@
-"""Shared by the rules for clients: connections by era, messages by order, and occasions of several modules."""
+"""Helpers that the rules for clients share: connections by era, messages in order, and occasions of several modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.types.versions import REVISIONS
 
-# The kit's own server may answer with a version that doesn't exist, and what a client does then has rules of its own.
+# The kit's own server may respond with a version that doesn't exist, and other rules judge what a client does then.
 SPEAKABLE: Final = frozenset(REVISIONS)
 
 
@@ -34,7 +34,7 @@ def modern(history: History) -> Iterator[Connection]:
 
 
 def over_http(connections: Iterator[Connection]) -> Iterator[Connection]:
-    """Yield those that are over Streamable HTTP."""
+    """Yield the connections that are over Streamable HTTP."""
     return (connection for connection in connections if connection.transport == "http")
 
 
@@ -81,7 +81,7 @@ def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
     place = connection.position(event)
     for asked in connection.requests:
         if asked.method == "tools/list" and asked.result and connection.position(asked.answers[0]) < place:
-            # Tool by tool, because a page has only some of them, and says nothing of the others.
+            # Tools are added one by one, because a page has only some of them, and says nothing about the others.
             found |= {str(tool.get("name")): tool for tool in objects_of(asked.result.get("tools"))}
     return found
 
@@ -97,20 +97,20 @@ def parameters_of(tool: dict[str, Any]) -> Sequence[ParameterHeader] | None:
 def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedRequest]]:
     """Yield each request that was answered with questions, and the request that retries it.
 
-    A retry is known by the state that it brings back, or by the first answers after it for the same thing.
+    A retry is recognized by the state that it brings back, or else as the first request with answers for its subject.
     """
     asking: list[RecordedRequest] = []
     for asked in connection.requests:
         if "requestState" in asked.params or "inputResponses" in asked.params:
-            # Arguments are left out: a client may write them otherwise the second time, and still mean the same call.
+            # Arguments are not compared: a client may write them differently the second time, and still mean the same
+            # call.
             same = [each for each in asking if each.method == asked.method and subject_of(each) == subject_of(asked)]
             state = asked.params.get("requestState")
-            # A state that was changed, or belongs to none, still comes with a request for the same thing; the oldest
-            # open round is taken.
+            # If the state was changed, or belongs to no round, the oldest open round for the same thing is taken.
             found = [each for each in same if (each.result or {}).get("requestState") == state] or same
             if found:
                 yield found[0], asked
-                # A round is retried once, so the next retry belongs to the next.
+                # A round is retried once, so the next retry belongs to the next round.
                 asking.remove(found[0])
         if asked.result is not None and asked.result.get("resultType") == "input_required":
             asking.append(asked)

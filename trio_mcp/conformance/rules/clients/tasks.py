@@ -28,7 +28,7 @@ def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedReques
 def client_task_within_capabilities(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     """Judge each tool call."""
     kept = "task" not in asked.params or declares(connection.server_capabilities, "tasks.requests.tools.call")
-    return None if kept else "it is to be a task, which the server does not declare"
+    return None if kept else "it asks for a task, but the server does not declare tasks for tool calls"
 
 
 @stated_rule(
@@ -37,10 +37,10 @@ def client_task_within_capabilities(_: Event, connection: Connection, asked: Rec
 @each(_calls)
 def client_task_tool_support(event: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     """Judge each call of a listed tool of a server that can run tools as tasks."""
-    # Without the capability no tool may be a task, whatever it says itself, and that is the rule above.
+    # Without the capability no tool may be called as a task, whatever it says itself; the rule above judges that.
     offered = declares(connection.server_capabilities, "tasks.requests.tools.call")
     tool = tools_at(connection, event).get(str(asked.params.get("name"))) if offered else None
-    # Of a tool that was not listed the client can't know, and may call it as it was told.
+    # A client can't know about a tool that was not listed, and may call it as it was told.
     if tool is None:
         return UNDECIDED
     support = object_of(tool.get("execution")).get("taskSupport", "forbidden")
