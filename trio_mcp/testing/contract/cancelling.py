@@ -75,7 +75,7 @@ class _Steps(trio.abc.Instrument):
 
 
 async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
-    """Run a scenario, then again with a cancellation at each of its steps, or at `Stage.places` of them if it has more."""
+    """Run a scenario, then again with a cancellation at each of its steps, but at no more than `Stage.places` steps."""
     await scenario(whole := _Steps())
     # Places a few steps beyond those counted are tried, too: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3

@@ -239,7 +239,7 @@ class Stage:
             yield End(self, "client", client), End(self, "server", server)
 
     def bare(self) -> AbstractAsyncContextManager[tuple[Link, Link]]:
-        """Return a context manager that opens a connection, with no bound on any wait; for rules about opening itself."""
+        """Return a context manager that opens a connection without bounding the waits; for rules about the opening."""
         return self._pair()
 
     @contextlib.asynccontextmanager
