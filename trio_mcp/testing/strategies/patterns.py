@@ -167,7 +167,7 @@ class _Writer:
                     self._groups[group] = "".join(self.parts[start:])
 
     def _add(self, text: str) -> None:
-        # Empty strings count, too: otherwise a back reference to an empty group could be written without end.
+        # Empty strings count, too: otherwise a back reference to an empty group could be repeated millions of times.
         self._length += max(len(text), 1)
         if self._length > MAX_LENGTH:
             raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
@@ -292,7 +292,7 @@ def _escaped(found: re.Match[str]) -> _Ranges:
         name = (found["property"] or found["letter"]).replace("sc=", "Script=")
         ranges = _PROPERTIES.get(name.removeprefix("General_Category=").removeprefix("gc="))
         if ranges is None:
-            raise PatternError(f"the property \\{sign}{{{name}}} of characters is not supported")
+            raise PatternError(f"the character property \\{sign}{{{name}}} is not supported")
         return ranges if sign == "p" else _without(ranges)
     char: str = found["escaped"] or found["plain"] or ""
     if found["escaped"] and char.lower() in _CLASSES:
