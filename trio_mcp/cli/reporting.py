@@ -109,7 +109,7 @@ def check_writable(path: str) -> None:
     if file.is_dir():
         raise Exit(f"can't write {path}: it is a folder")
     if file.exists() and not os.access(file, os.W_OK):
-        raise Exit(f"can't write {path}: you may not write to it")
+        raise Exit(f"can't write {path}: you have no permission to write to it")
 
 
 def write_text(path: str, text: str) -> None:

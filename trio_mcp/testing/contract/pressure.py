@@ -16,7 +16,7 @@ PIECE: Final = 32 * 1024
 """Characters in a message that is sent many times (chosen)."""
 
 LOAD: Final = 256
-"""Number of such messages in each direction: 8 MiB, which is more than sockets buffer."""
+"""Number of such messages in each direction; together they have 8 MiB, which is more than sockets buffer."""
 
 
 @rule("Both directions carry load at the same time, and neither waits for the other")
@@ -30,7 +30,7 @@ async def load(stage: Stage) -> None:
                 await client.send(stage.call("x" * PIECE))
 
         async def serve() -> None:
-            # The requests are taken one by one: if only few can be open at once, the next comes only after a response.
+            # The requests are taken one by one: if only a few may be open at once, the next comes after a response.
             for _ in range(LOAD):
                 for message in await server.collect(1):
                     if isinstance(message, Request):

@@ -18,7 +18,7 @@ Trait: TypeAlias = Literal["unordered", "calls_only", "no_backpressure", "no_end
 TRAITS: Final[dict[Trait, str]] = {
     "unordered": "messages may overtake each other",
     "calls_only": "the client gets messages only while one of its requests is open",
-    "no_backpressure": "a writer does not wait for its reader: what finds no room is refused or dropped",
+    "no_backpressure": "a writer does not wait for its reader: messages that find no room are refused or dropped",
     "no_end": "an end does not learn that the other one has closed `write`",
     "one_at_a_time": "only one connection can be open at a time",
 }

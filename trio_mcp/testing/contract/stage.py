@@ -93,7 +93,7 @@ class End:
         """Take the next message, which must be the one that was sent."""
         arrived = await self.receive()
         if not _same(sent, arrived):
-            text = f"the {self.name} got {shown(arrived)} for {shown(sent)}"
+            text = f"the {self.name} got {shown(arrived)} instead of {shown(sent)}"
             raise self.stage.broken(f"{what}: {text}" if what else text)
 
     async def collect(self, count: float, seconds: float | None = None) -> list[Incoming]:
@@ -161,7 +161,7 @@ class End:
 
 
 class Stage:
-    """The transport that is checked, and what the check knows about it.
+    """The transport that is checked, with the settings and findings of the check.
 
     Attributes:
         traits: The promises that the transport does not make.

@@ -88,8 +88,8 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
-            # Not accepting would not be enough: the system itself completes connections up to the backlog, which look
-            # open to their clients. Closing the listener also resets those that wait.
+            # It would not be enough to stop accepting: the system itself completes connections up to the backlog, and
+            # those look open to their clients. Closing the listener also resets the connections that wait there.
             self._listener.socket.close()
             self._listener = None
             self._accepting.close()

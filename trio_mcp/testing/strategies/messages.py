@@ -137,7 +137,7 @@ def _parameters(_: str) -> st.SearchStrategy[Any]:
     return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
 
 
-# Restrictions of fields beyond their types, by the class that declares the field; "*" stands for any class.
+# Class that declares a field, and the field -> the restriction beyond the field's type; "*" means any class.
 _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     (
         "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "

@@ -157,7 +157,7 @@ class _Writer:
                 for _ in range(self._choices.integer(low, most)):
                     self.write(inner)
             case _Back(group):
-                # In ECMA-262, unlike in Python, a reference to a group that has not taken part matches nothing.
+                # In ECMA-262, unlike in Python, a reference to a group that did not take part matches the empty string.
                 self._add(self._groups.get(group, ""))
             case _Alternatives(arms, group):
                 start = len(self.parts)

@@ -200,8 +200,8 @@ class _Making:
         if self._few:
             option = self.shapes.smallest(options, depth)
         else:
-            # One draw is enough, however many options are impossible: if the chosen one is, the next possible one is
-            # used.
+            # One draw is enough, however many options are impossible: if the chosen option is impossible, the next
+            # possible one is used.
             first = self.choices.integer(0, max(len(options) - 1, 0))
             possible = (each for each in options[first:] + options[:first] if self.shapes.size(each, depth) < math.inf)
             option = next(possible, None)
