@@ -97,7 +97,7 @@ def shown_name(options: argparse.Namespace) -> str:
 
 @contextlib.contextmanager
 def runnable() -> Iterator[None]:
-    """Turn an error because of which the target can't be checked into an `Exit` with status 2."""
+    """Turn errors that prevent a check of the target into an `Exit` with status 2."""
     # All such errors have one status: whether the target is unreachable, silent or speaks another protocol, it was not
     # checked.
     try:

@@ -27,10 +27,10 @@ __all__ = ["run"]
 PACKAGE = "@modelcontextprotocol/inspector"
 
 GRACE = 5.0
-"""Seconds that the Inspector has to end after a signal, and its child processes to end after it (chosen)."""
+"""Seconds that the Inspector gets to end after a signal, and that its child processes get after its end (chosen)."""
 
 POLL = 0.05
-"""Seconds between two checks of whether those processes have ended; they are not our children, so we can't wait."""
+"""Seconds between two checks of whether those processes have ended: they are not our children, so they are polled."""
 
 
 def run(options: argparse.Namespace) -> int:

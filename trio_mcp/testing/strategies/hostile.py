@@ -475,7 +475,7 @@ class HeaderFault:
     """A kind of fault of headers.
 
     Attributes:
-        headers: Sets of changes to the headers, each of which makes the fault.
+        headers: Sets of changes to the headers, each of which causes the fault.
         outcome: The allowed reactions of a server.
         revisions: The revisions in which it is a fault.
     """

@@ -1,8 +1,8 @@
 """Strategies of messages, and of their parts, as each revision defines them.
 
-`wire_models` builds instances of any wire model. They have only fields of the revision, and always the required ones.
-Since it reads the model's fields and their revisions, a new model needs a rule here only if the protocol restricts a
-value more than its type does.
+`wire_models` builds instances of any wire model: they have only fields of the revision, and always the required ones.
+The function reads the model's fields and their revisions, so a new model needs a rule here only if the protocol
+restricts a value more than its type does.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def _parameters(_: str) -> st.SearchStrategy[Any]:
     return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
 
 
-# Class that declares a field, and the field -> the restriction beyond the field's type; "*" means any class.
+# Names of fields -> their values, for fields that the protocol restricts beyond their types. A name begins with the
+# class that declares the field; "*" means any class.
 _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     (
         "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "
@@ -167,8 +168,8 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
         min_size=1,
         max_size=2,
     ),
-    # The field's type is a string, because extensions add values. Of the two values in the core, the class determines
-    # which one it has.
+    # The field's type is a string, because extensions add values. Which of the core's two values it has depends on the
+    # class.
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
     # The field's type allows any object (2026-07-28 basic/patterns/mrtr).
     "InputResponseRequestParams.input_responses": lambda revision: st.dictionaries(
