@@ -28,11 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         os.getcwd()
-    except FileNotFoundError:  # no relative file name has a meaning then, or can be made absolute
+    except FileNotFoundError:  # without a current folder, a relative file name has no meaning
         return _complain(options.command, "the current folder has been deleted; change to another one", FAILED, False)
     try:
         status = _command(options.command)(options)
-        # Flushed here, so that a closed pipe or a full disk is noticed now, and not by the interpreter as it exits.
+        # The output is flushed here, so that a closed pipe or a full disk is noticed now rather than as the interpreter
+        # exits.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -44,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrioMcpError as exc:
         status = exit_of(exc)
         return _complain(options.command, str(exc), status, status == USAGE)
-    except OSError as exc:  # after our own errors: some of them are a TimeoutError, too, which is an OSError
-        # Only a full or broken disk is expected here: any other OSError is a bug, and deserves its traceback.
+    except OSError as exc:  # this comes after our own errors, because some of those are an OSError, too (TimeoutError)
+        # Only a full or broken disk is expected here: any other OSError is a bug, whose traceback should be seen.
         if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _drop_output()
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that runs a command."""
-    # Imported late: `--help` and completion need none of these modules.
+    # The modules are imported late: `--help` and completion need none of them.
     match name:
         case "run":
             from trio_mcp.cli.run import run
@@ -92,7 +93,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _drop_output() -> None:
     """Redirect standard output to the null device."""
-    # The interpreter flushes it once more on exit, and would complain on standard error, with status 120.
+    # The interpreter flushes standard output once more on exit, and would complain on standard error, with status 120.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -17,18 +17,18 @@ __all__ = ["NO", "YES", "FilledForm", "Given", "choices_of", "read_field"]
 YES, NO = ("y", "yes"), ("n", "no")
 
 AGREE = "agree"
-"""The name that stands for a whole form, unless the form has a field of this name."""
+"""The name with which a form is sent as it is, unless the form has a field of this name."""
 
 
 @attrs.frozen
 class FilledForm:
-    """A form as far as the command line fills it in.
+    """A form, filled in as far as the command line gives values.
 
     Attributes:
         content: The values of fields.
-        problems: The problems of the given values, by the names of the fields.
+        problems: Name of a field -> why the value given for it is invalid.
         missing: The required fields that have neither a given value nor a default.
-        agreed: Whether a given value is for this form, which may then be sent if nothing is wrong.
+        agreed: Whether the command line has something for this form, which may then be sent if nothing is wrong.
     """
 
     content: dict[str, Any]
@@ -38,7 +38,7 @@ class FilledForm:
 
 
 class Given:
-    """The answers that the command line gives, by the names of fields, for every form that has those fields.
+    """The answers that the command line gives to fields by their names, in every form that has those fields.
 
     Args:
         pairs: The names and the texts; a list may be given item by item.
@@ -55,13 +55,13 @@ class Given:
 
     @property
     def unused(self) -> list[str]:
-        """The names that no form had a field for so far."""
+        """The names for which no form has had a field so far."""
         return [name for name in self._texts if name not in self._used]
 
     def fill(self, schema: Mapping[str, Any]) -> FilledForm:
         """Fill in a form; each value is read and checked by the schema of its field.
 
-        The name `AGREE` sends a form as it is: with its defaults, or without any field.
+        The name `AGREE` sends a form as it is: with its defaults, or without fields.
         """
         fields = schema.get("properties") or {}
         agreed = [text.lower() for text in self._texts.get(AGREE, ()) if AGREE not in fields]
@@ -87,7 +87,7 @@ class Given:
 def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that a field offers as choices, with their titles."""
     items = field.get("items")
-    # A choice of several is an array, whose items list the values (`client/elicitation`).
+    # A multiple-choice field is an array, whose items list the values (`client/elicitation`).
     source: Mapping[str, Any] = items if isinstance(items, dict) else field
     titled = source.get("oneOf", source.get("anyOf"))
     if isinstance(titled, list):
@@ -101,7 +101,7 @@ def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any:
-    """Return the value that texts give to a field; only an array may be given in several texts.
+    """Return the value that texts give to a field; only for an array may there be several texts.
 
     Raises:
         Exit: If a text can't be read as a value of the field, or the field doesn't allow that value.
@@ -119,7 +119,7 @@ def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any
     except SchemaError as exc:
         problem = str(exc)
     if problem is not None:
-        # The place in the form is left out: this form has one field.
+        # The place in the form is left out, because this form has only one field.
         raise Exit(f"{name}: {problem.removeprefix(f'[{name!r}]: ')}")
     return value
 
@@ -134,16 +134,16 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
             return text.lower() in YES
         if text.lower() not in ("true", "false"):
             raise Exit(f"{name}: must be y or n; got {text!r}")
-    # A form is flat and has no references, so they need no root (`client/elicitation`, Requested Schema).
+    # A form is flat and has no references, so an empty root will do (`client/elicitation`, Requested Schema).
     return value_of(name, text, field, {})
 
 
 def _chosen(name: str, text: str, choices: Mapping[str, str]) -> str:
-    """Return the choice whose number, value or title is given."""
+    """Return the choice that a text names by its value, number or title."""
     values = list(choices)
     if text in choices:
         return text
-    # Only six digits are read: int() of a long text takes quadratic time.
+    # Only six digits are read, because int() takes quadratic time for a long text.
     if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
         return values[int(text[:6]) - 1]
     found = [value for value, title in choices.items() if title.lower() == text.lower()]

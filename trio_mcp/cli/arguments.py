@@ -14,21 +14,21 @@ from trio_mcp.cli.exits import Exit
 
 __all__ = ["accepted", "as_json_object", "as_whole", "check_form", "followed", "from_words", "value_of"]
 
-# Chosen: generous for a real field, and a moment's work for a hostile one.
+# Chosen: generous for a real field, and quickly done for a hostile one.
 MAX_PARTS = 200
-"""The limit of subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
+"""The most subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
 
 # The name is as short as possible, so that the first `=` ends it and the value may contain others.
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses more than 4300 digits
-NO_VALUE = object()  # None would be the value null
+NO_VALUE = object()  # None represents the value null
 
 
 def as_json_object(text: str) -> dict[str, Any]:
     """Return the arguments given as one JSON text.
 
     Raises:
-        Exit: If it is not valid JSON, or not an object.
+        Exit: If the text is not valid JSON, or not an object.
     """
     value = _json("the arguments", text)
     if not isinstance(value, dict):
@@ -67,7 +67,7 @@ def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
             _check_name(name, fields, schema)
             field = fields.get(name, True)
             value = value_of(name, text, field, schema)
-            # `items=a items=b`: each word gives a list of one, and they add up.
+            # With `items=a items=b`, each word gives a list of one item, and the lists are joined.
             if isinstance(value, list) and isinstance(found.get(name), list):
                 value = found.pop(name) + value
         if name in found:
@@ -95,7 +95,7 @@ def _parts(word: str) -> tuple[str, bool, str]:
 
 
 def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    # The schema may allow names that it does not list; the server will judge those.
+    # The schema may allow names that it does not list; the server checks those.
     if name in fields or schema.get("additionalProperties") or "patternProperties" in schema:
         return
     hint = did_you_mean(name, fields) or f"; the arguments are: {', '.join(fields) or 'none'}."
@@ -104,7 +104,8 @@ def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any])
 
 def _json(name: str, text: str) -> Any:
     try:
-        # Python's parser recurses: text that is nested too deeply raises RecursionError, which is not a ValueError.
+        # Python's parser recurses: for text that is nested too deeply it raises RecursionError, which is not a
+        # ValueError.
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as exc:
         raise Exit(f"{name}: not valid JSON: {exc}") from None
@@ -115,13 +116,13 @@ def _refuse(name: str) -> Any:
 
 
 def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
-    """Return a value as the schema of its field describes it.
+    """Return the value that a text represents according to the schema of its field.
 
     Raises:
-        Exit: If it can't be read as any type that the schema allows.
+        Exit: If the text can't be read as any type that the schema allows.
     """
     types, items, choices = accepted(field, root)
-    # Listed values are tried first, so that "1" becomes the number or the string, whichever the schema lists.
+    # Listed values are tried first, so that 1 is read as a number or as a string, whichever the schema lists.
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
@@ -132,7 +133,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         if kind in types and (value := read(text)) is not NO_VALUE:
             return value
     if "array" in types:
-        # An array of arrays is not read item by item; its inner text is passed as it is.
+        # An array of arrays is not read item by item; the text of an inner array is passed on as it is.
         return [text if "array" in accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text
@@ -143,12 +144,12 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
 
 
 def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
-    """Return the types that a schema allows (none means any), the schema of an array's items, and the listed values."""
+    """Return the types that a schema allows (empty for any type), the schema of an array's items, and listed values."""
     types: set[str] = set()
     items: Any = True
     choices: list[Any] = []
     waiting = [field]
-    # The list grows while it is read: breadth first, and bounded, as references may be circular.
+    # The list grows while it is read, which visits the parts breadth first; the limit is for circular references.
     for part in itertools.islice(waiting, MAX_PARTS):
         if not isinstance(part, dict):
             continue
@@ -162,18 +163,18 @@ def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[A
             named = part.get("type")
             types |= {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
             items = part.get("items", items)
-            # `allOf` is treated like the others: a type that any part names is tried, and in the end the server
-            # validates the value.
+            # `allOf` is treated like the others: every type that a part names is tried, and the server validates the
+            # value in the end.
             for alternatives in (part.get("anyOf"), part.get("oneOf"), part.get("allOf")):
                 waiting += alternatives if isinstance(alternatives, list) else []
     return types, items, choices
 
 
 def followed(reference: str, root: Mapping[str, Any]) -> Any:
-    """Follow a reference within the schema (RFC 6901); return True, the schema of anything, if it leads nowhere."""
+    """Follow a reference within the schema (RFC 6901); return True, which allows any value, if it leads nowhere."""
     found: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")  # in this order: "~01" stands for "~1"
+        key = step.replace("~1", "/").replace("~0", "~")  # in this order, because "~01" represents "~1"
         if not isinstance(found, Mapping) or key not in found:
             return True
         found = found[key]
@@ -195,11 +196,11 @@ def _of(text: str, kind: type) -> Any:
 
 READERS: dict[str, Callable[[str], Any]] = {
     "integer": lambda text: int(text) if INTEGER.fullmatch(text) else NO_VALUE,
-    # Digits alone are read as an integer: a float would lose digits of a large number.
+    # Digits alone are read as an integer, because a float would lose digits of a large number.
     "number": lambda text: int(text) if INTEGER.fullmatch(text) else _of(text, float),
     "boolean": lambda text: {"true": True, "false": False}.get(text.lower(), NO_VALUE),
     "null": lambda text: None if text == "null" else NO_VALUE,
     "array": lambda text: _of(text, list),
     "object": lambda text: _of(text, dict),
 }
-"""The reader of each type, in the order in which they are tried; a text that none of them accepts is a string."""
+"""Type -> a function that reads a text as this type, in the order in which they are tried."""

@@ -27,7 +27,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
 
 if TYPE_CHECKING:
-    # Imported late: they need an extra.
+    # These are imported late, because they need an extra.
     from trio_mcp.bench.ladder import Bench, BenchProgress
     from trio_mcp.bench.plan import BenchTerms, Plan
     from trio_mcp.bench.report import BenchReport, Measured
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 TIMEOUT_OF_A_CALL = 10.0
-"""Seconds that a call may take without ``--timeout``. Chosen: a longer call says nothing about a server's speed."""
+"""Seconds that a call may take by default. Chosen: a longer call says nothing about a server's speed."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure the target; return a status that says whether all calls succeeded."""
     needs_kit()
-    # Every error in the command line is reported before a server is started.
+    # Errors in the command line are reported before a server is started.
     words = [(name, as_whole(given), given) for name, *given in options.tool]
     for path in (options.json, options.html):
         if path not in (None, "-"):
             check_writable(path)
     lines = [options]
     if options.compare is not None:
-        # The options of the connection apply to both.
+        # The options of the connection apply to both servers.
         other = vars(options) | {"target": options.compare, "process": None, "file_arguments": []}
         lines.append(argparse.Namespace(**other))
     targets = [target_of(line) for line in lines]
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     _write(report, options)
     status = interruption or measuring.status(report)
     if options.json == "-" and status not in (OK, INTERRUPTED, TERMINATED):
-        # Standard output is for a program, so the user is told on standard error.
+        # Standard output is for a program, so the user learns of the problem on standard error.
         raise Exit(report.ending, status, hint=False)
     return status
 
@@ -75,7 +75,8 @@ class _Measuring:
     Args:
         lines: The command line, once for each server.
         targets: The targets that they name.
-        words: The named tools: for each its name, its arguments if they are one JSON text, and their words.
+        words: For each named tool its name, its arguments if they are given as one JSON text, and the words of its
+            arguments.
         bar: The bar that shows the progress.
     """
 
@@ -88,7 +89,7 @@ class _Measuring:
 
     async def until(self, stop: trio.Event) -> None:
         """Connect and measure, until everything is measured or an event stops it."""
-        # The connections end at once, too; the measurements are kept in this object.
+        # A cancellation also ends the connections at once; the measurements are kept in this object.
         await until_stopped(stop.wait, self._measure)
 
     async def _measure(self) -> None:
@@ -97,7 +98,7 @@ class _Measuring:
         from trio_mcp.bench.processes import children
 
         options = self._lines[0]
-        # This default is not put into the options, where it would also bound how long connecting may take.
+        # This default is not put into the options, where it would also limit the time for connecting.
         timeout = TIMEOUT_OF_A_CALL if options.timeout is None else options.timeout
         terms = BenchTerms(options.ladder, options.seconds, options.max_calls, options.max_time, timeout, options.seed)
         async with contextlib.AsyncExitStack() as stack:
@@ -211,7 +212,7 @@ def _write(report: BenchReport, options: argparse.Namespace) -> None:
     from trio_mcp.bench.report import json_text
     from trio_mcp.bench.table import table
 
-    # Flushed, so that it comes before any text on standard error if both go to one file.
+    # The output is flushed, so that it comes before any text on standard error if both go to one file.
     print(json_text(report) if options.json == "-" else table(report), end="", flush=True)
     if options.json not in (None, "-"):
         write_text(options.json, json_text(report))

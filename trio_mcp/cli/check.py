@@ -26,19 +26,19 @@ from trio_mcp.cli.text import clean, clean_line
 from trio_mcp.errors import TrioMcpError
 
 if TYPE_CHECKING:
-    # Imported late: they need an extra.
+    # These are imported late, because they need an extra.
     from trio_mcp.conformance.outcomes import CheckReport, Preview, Progress
 
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
 STARTING = 2.0
-"""Seconds that the program may take to start and to end, in addition to the time of a check (chosen)."""
+"""Seconds that the program may take to start and to end, in addition to the time for the check (chosen)."""
 
 EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the target; return 1 if a MUST that is not in the baseline is broken, 2 if that is not known."""
+    """Check the target; return 1 if a MUST outside the baseline is broken, or 2 if the target can't be checked."""
     began = clock.perf_counter()
     needs_kit()
     from trio_mcp.conformance.report.json import json_text
@@ -53,19 +53,19 @@ def run(options: argparse.Namespace) -> int:
             print(_plan(found, settings), end="")
         return interruption
     files = _Files(options)
-    # On a machine so busy that the imports alone take long, the rest must be shorter, as the user relies on the time.
-    # Starting and ending the interpreter takes as long again.
+    # On a machine so busy that the imports alone take long, the check must be shorter, as users rely on the time that
+    # they set. Starting and ending the interpreter takes as long again.
     late = max(0.0, 2 * (clock.perf_counter() - began) - STARTING)
     seconds = settings["time"]
     settings |= {"time": max(seconds - late, seconds / 2), "baseline": baseline}
     with runnable():
         report, interruption = trio.run(_checked, check, settings)
     report = attrs.evolve(report.knowing(baseline), target=shown_name(options) or report.target)
-    # Flushed, so that it comes before any text on standard error if both go to one file.
+    # The report is flushed, so that it comes before any text on standard error if both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
-        # A rule that had no occasion may still be broken, so its line may still be needed. This goes to standard error,
-        # as standard output is the report.
+        # Only rules that held are named: a rule that had no occasion may still be broken, so its line may still be
+        # needed. This goes to standard error, as standard output is for the report.
         if outcome.rule.id in baseline and outcome.status == "held":
             print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
     files.write(report)
@@ -76,9 +76,9 @@ def needs_kit() -> None:
     """Check that the packages that the kit needs are installed.
 
     Raises:
-        Exit: If it is not.
+        Exit: If Hypothesis is not installed.
     """
-    # By default Hypothesis keeps its files in the current directory.
+    # By default Hypothesis would keep its files in the current directory.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trio-mcp" / "hypothesis"
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache))
     try:
@@ -88,7 +88,7 @@ def needs_kit() -> None:
 
 
 def shown_name(options: argparse.Namespace) -> str:
-    """Return the name of a target as the user wrote it, without secrets; empty for a URL, which is its own name."""
+    """Return the target as the user wrote it, without secrets; empty for a URL, since reports name it themselves."""
     if options.process is not None:
         # The folder of the program is left out: it depends on the user's machine, not on the target.
         return mask_words([Path(options.process[0]).name, *options.process[1:]])
@@ -97,8 +97,9 @@ def shown_name(options: argparse.Namespace) -> str:
 
 @contextlib.contextmanager
 def runnable() -> Iterator[None]:
-    """Turn an error that keeps a target from being checked into the end of the command, with status 2."""
-    # All have one status here: whether the target is unreachable, silent or speaks something else, it was not checked.
+    """Turn errors that prevent a check of the target into an `Exit` with status 2."""
+    # All such errors have one status: whether the target is unreachable, silent or speaks another protocol, it was not
+    # checked.
     try:
         yield
     except (TrioMcpError, ValueError, OSError) as exc:
@@ -115,7 +116,7 @@ def _baseline(path: str | None) -> dict[str, str]:
 
 
 def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]:
-    """Return the function that checks the target, the one that says what would be done, and their options."""
+    """Return the function that checks the target, the function that finds out what would be done, and their options."""
     from trio_mcp.conformance.clients import check_client, preview_client
     from trio_mcp.conformance.engine import check_server, preview_server
     from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
@@ -129,7 +130,8 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
     kind = ClientCheckOptions if options.client else ServerCheckOptions
     given = {name: getattr(options, name) for name in ("revisions", "examples", "time", "seed", "rate")}
     given |= {"deadline": options.timeout, "rules": [rule.id for rule in rules]}
-    # Refused rather than ignored: the user would believe that a limit such as the rate is kept.
+    # Options that don't apply are refused rather than ignored: otherwise the user would believe that a limit such as
+    # the rate is kept.
     if options.client:
         if options.process is None:
             raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
@@ -138,7 +140,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
                 raise Exit(f"--{name.replace('_', '-')} is for servers")
     else:
         given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
-    # An option that is not given has the default for a client or a server.
+    # Options that are not given have the defaults of the kind, which differ between clients and servers.
     settings: Any = completed(kind, {name: value for name, value in given.items() if value is not None})
     if options.client:
         return partial(check_client, options.process), partial(preview_client, options.process), settings
@@ -147,12 +149,12 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
 
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
-    """Find out what would be done; Ctrl-C or SIGTERM ends it, and the target."""
+    """Find out what would be done; Ctrl-C or SIGTERM ends this, and the target."""
     return await until_interrupted(lambda stop: until_stopped(stop.wait, preview), ProgressBar(sys.stderr))
 
 
 async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[str, Any]) -> tuple[CheckReport, int]:
-    """Run a check until it ends; Ctrl-C or SIGTERM ends it with what was found until then."""
+    """Run a check; Ctrl-C or SIGTERM ends it early, with what has been found by then."""
     bar = ProgressBar(sys.stderr)
 
     def show(progress: Progress) -> None:
@@ -179,11 +181,11 @@ class _Files:
         self._baseline = options.write_baseline
         for path in (*self._forms, *filter(None, [self._baseline])):
             check_writable(path)
-        # By default they go beside the report, whose page names these files without a folder.
+        # By default the replay files go beside the report, whose page names them without a folder.
         self._replays = options.replays or (Path(options.report[0]).parent if options.report else None)
 
     def write(self, report: CheckReport) -> None:
-        """Write all of them, and say how to see a failure again."""
+        """Write all the files, and say how to see a failure again."""
         from trio_mcp.conformance.baseline import baseline_text
         from trio_mcp.conformance.plans.plan_files import write_plan_files
 

@@ -34,16 +34,16 @@ Item = Tool | Prompt | Resource | ResourceTemplate
 
 def run(options: argparse.Namespace) -> int:
     """Connect to the server and run the command."""
-    # The bar is made before connecting, as a question of the server must clear the bar's line.
+    # The bar is made before connecting, because a question from the server must clear the bar's line.
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
-        # Read before a server is started: malformed arguments are wrong whatever the server is.
+        # The arguments are read before a server is started, because malformed ones are wrong for any server.
         options.whole = as_whole(options.arguments)
     options.given = Given(getattr(options, "answer", ()))
 
     async def main() -> int:
-        # An exception of the block is reported after the server has ended, and so after its last lines on standard
-        # error: the lines of the two don't mix.
+        # An exception from the block is reported only after the server has ended: then the server has written its last
+        # line to standard error, and no lines mix.
         async with connected(options, options.bar.clear) as client:
             try:
                 status = await COMMANDS[options.command](client, options) or OK
@@ -64,8 +64,8 @@ def _name(text: str) -> str:
     return paint(clean_line(text), "name")
 
 
-# For each kind, the method that lists it, whose first part is the capability that it needs; the function of a client
-# that does so; and the function that returns the line for an item.
+# Kind -> the method that lists it, whose first part is the capability that it needs; the client's function that lists
+# it; and the function that returns the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
     "tools": ("tools/list", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
     "prompts": ("prompts/list", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
@@ -114,10 +114,10 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
 
 
 async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
-    """Return everything of these kinds that the server lists; by default of all kinds that it has declared.
+    """Return everything of these kinds that the server lists; by default, everything of all kinds that it declares.
 
     Raises:
-        CapabilityError: If a kind is named that the server does not offer.
+        CapabilityError: If a named kind is not offered by the server.
     """
     found: dict[str, list[Item]] = {}
     for kind, (method, items, _) in KINDS.items():
@@ -131,14 +131,14 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
         try:
             found[kind] = [item async for item in items(client)]
         except McpError as exc:
-            # A server that offers resources need not support templates.
+            # A server with the capability for resources need not support templates.
             if kinds is not None or exc.code != METHOD_NOT_FOUND:
                 raise
     return found
 
 
 async def _with_similar(exc: McpError, client: Client, kind: str, name: str) -> McpError | Exit:
-    """Return an error about a name or URI, with a similar one that the server lists, if there is one."""
+    """Return an error about a name or URI, which names a similar one that the server lists, if there is one."""
     if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
         return exc
     try:
@@ -146,13 +146,13 @@ async def _with_similar(exc: McpError, client: Client, kind: str, name: str) -> 
     except TrioMcpError:
         return Exit(str(exc), FAILED)  # the server's error about the name matters more than this one
     names = [item.uri if isinstance(item, Resource) else item.name for item in items]
-    # If the server knows the name, it was not misspelt.
+    # If the server has the name, it was not misspelt.
     is_known = name in names or (kind == "resources" and await _has_template(client, name))
     return Exit(f"{exc}{'' if is_known else did_you_mean(name, names)}", FAILED)
 
 
 async def _has_template(client: Client, uri: str) -> bool:
-    from trio_mcp.client.group.catalog import has_template  # imported here: otherwise every command would wait for it
+    from trio_mcp.client.group.catalog import has_template  # imported late, so that no other command waits for it
 
     try:
         templates = [each.uri_template async for each in client.iter_resource_templates()]
@@ -162,7 +162,7 @@ async def _has_template(client: Client, uri: str) -> bool:
 
 
 async def _nameless(client: Client, kind: str, what: str) -> Exit:
-    """Return the error for a command line without the name of a tool or prompt: it lists them."""
+    """Return the error for a command line without the name of a tool or prompt; it lists those of the server."""
     found = await _offered(client, (kind,))
     return Exit(f"the name of the {what} is missing\n{_outline(kind, found[kind])}")
 
@@ -172,7 +172,7 @@ def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
 
 
 def _outline(kind: str, items: list[Item], indent: str = "") -> str:
-    """Format one kind, with a line or more for each item."""
+    """Format the items of one kind, with a line or more for each."""
     if not items:
         return f"{indent}{paint(kind, 'heading')}: none"
     line = KINDS[kind][2]
@@ -189,7 +189,7 @@ def _outline(kind: str, items: list[Item], indent: str = "") -> str:
 
 
 def _title(item: Item) -> str | None:
-    # Schema, `Tool`: the name to display is `title`, `annotations.title`, then `name`.
+    # The name to display is `title`, or else `annotations.title`, or else `name` (schema, `Tool`).
     if item.title is None and isinstance(item, Tool) and item.annotations is not None:
         return item.annotations.title
     return item.title
@@ -201,10 +201,10 @@ def _settings(settings: Any) -> str:
 
 
 def _flat(settings: dict[str, Any], above: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield the name of each declared setting, dotted if nested, with its value if that is more than true."""
+    """Yield the name of each setting that is not false, dotted if nested, with its value unless that is true or {}."""
     for key, value in settings.items():
         name = f"{above}{key}"
-        # Deeper settings are shown as JSON: they are the server's, and may have any depth.
+        # Deeper settings are shown as JSON: they come from the server, and may have any depth.
         if isinstance(value, dict) and value and depth < 3:
             yield from _flat(value, f"{name}.", depth + 1)
         elif value is True or value == {}:
@@ -219,7 +219,7 @@ def _blanks(prompt: Prompt) -> str:
 
 def _parameters(schema: Mapping[str, Any]) -> str:
     properties, required = schema.get("properties"), schema.get("required")
-    # Whatever the server lists is shown as far as it makes sense: schemas are not validated here.
+    # A schema is shown as far as it makes sense, because schemas are not validated here.
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
@@ -236,7 +236,7 @@ def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     Args:
         field: The schema of the parameter.
         root: The schema of the tool, for references.
-        depth: How many levels of nested schemas are read: those of a server may be circular.
+        depth: How many levels of nested schemas to read; a limit is needed, because they may be circular.
     """
     if not isinstance(field, dict) or not depth:
         return ""
@@ -248,7 +248,7 @@ def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
         return _type(followed(reference, root), root, depth - 1)
     options = field.get("anyOf", field.get("oneOf"))
     if isinstance(options, list):
-        # Only a few alternatives are shown: the schema is the server's, and the line is for people.
+        # Only a few alternatives are shown: a schema may have any number, and the line is for people.
         names = [_type(each, root, depth - 1) for each in options[:5]]
         return " | ".join(names) if all(names) else ""
     named = field.get("type")
@@ -260,7 +260,7 @@ def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     return clean_line(named) + (f" of {inner}" if inner else "")
 
 
-# --- a tool: its result to standard output; its errors, and its progress, to standard error ---------------------------
+# --- a tool: its result goes to standard output, its errors and its progress to standard error ------------------------
 
 
 async def _call(client: Client, options: argparse.Namespace) -> int:
@@ -273,13 +273,13 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     bar: ProgressBar = options.bar
     try:
         limits = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
-        # A tool that reports progress is alive: the timeout counts from its last report, and `--total-timeout` bounds
-        # the whole.
+        # A tool that reports progress is alive, so the timeout counts from its last report; `--total-timeout` limits
+        # the whole call.
         result = await client.call_tool(
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
     finally:
-        # This is also done after an error or Ctrl-C, so that the next output begins on a clean line.
+        # The bar is also cleared after an error or Ctrl-C, so that the next output begins on a clean line.
         bar.clear()
     if options.json:
         print(dumps(result.to_wire()))
@@ -292,7 +292,7 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     return FAILED if result.is_error else OK
 
 
-# The remedies for a server that asks for input, by the name of the capability; the first match counts.
+# Name of a capability -> the remedy if the server asks for such input; the first match decides.
 REMEDIES = {
     "elicitation.url": "it asks the user to open a page, so use a terminal",
     "elicitation": "it asks the user, so use a terminal, or give --answer NAME=VALUE",
@@ -302,7 +302,7 @@ REMEDIES = {
 
 
 def _with_remedy(exc: McpError) -> McpError | Exit:
-    """Return an error, with a remedy if the server needed an answer that it had no way to ask for."""
+    """Return an error, with a remedy if the server needed input for which the client lacks the capability."""
     if exc.code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return exc
     remedy = next((remedy for asked, remedy in REMEDIES.items() if asked in str(exc)), None)
@@ -310,7 +310,7 @@ def _with_remedy(exc: McpError) -> McpError | Exit:
 
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
-    # The protocol has no request for a single tool, so all of them are listed.
+    # The protocol has no request for the description of a single tool, so all tools are listed.
     return tool_named(name, {tool.name: tool async for tool in client.iter_tools()}).input_schema
 
 
@@ -318,7 +318,7 @@ def tool_named(name: str, listed: Mapping[str, Tool]) -> Tool:
     """Return a tool that a server lists.
 
     Raises:
-        Exit: If it lists no tool of this name.
+        Exit: If the server lists no tool of this name.
     """
     if name in listed:
         return listed[name]
@@ -332,7 +332,7 @@ def _text(result: ToolResult) -> str:
     return "" if result.structured_content is None else dumps(result.structured_content)
 
 
-# --- a resource: its text to standard output, or its bytes to a file --------------------------------------------------
+# --- a resource: its text goes to standard output, or its bytes go to a file ------------------------------------------
 
 
 async def _read(client: Client, options: argparse.Namespace) -> None:
@@ -343,7 +343,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     if options.json:
         print(dumps(result.to_wire()))
         return
-    # All are decoded before anything is written: invalid Base64 in a later one must not leave half of an output.
+    # All contents are decoded before anything is written, so that invalid Base64 in a later one leaves no half output.
     pieces = [_bytes(each) for each in result.contents]
     if options.output is not None:
         if len(pieces) != 1:
@@ -353,7 +353,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
         except OSError as exc:
             raise Exit(f"can't write {options.output}: {exc.strerror or exc}", FAILED) from None
     elif not sys.stdout.isatty():
-        # The output is bytes: a resource need not be text, and text must reach a file unchanged.
+        # Bytes are written, because a resource need not be text, and text must reach a file unchanged.
         sys.stdout.buffer.write(b"".join(pieces))
         sys.stdout.buffer.flush()
     else:
@@ -365,7 +365,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
 
 def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
     if isinstance(contents, TextResourceContents):
-        # "surrogatepass": JSON may escape half of a surrogate pair, which plain UTF-8 could not encode.
+        # "surrogatepass" is needed because JSON may escape half of a surrogate pair, which plain UTF-8 can't encode.
         return contents.text.encode("utf-8", "surrogatepass")
     content = decoded(contents.blob)
     if content is None:
@@ -397,4 +397,4 @@ COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int | None]
     "read": _read,
     "prompt": _prompt,
 }
-"""The function of each command; it returns the exit status if that is not `OK`."""
+"""Command -> its function, which returns the exit status if that is not `OK`."""

@@ -25,7 +25,7 @@ def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
         if each.name.startswith("--"):
             # argparse's default action is "store".
             takes = each.settings.get("action", "store") in ("store", "append")
-            # The zsh and fish scripts have the help inside single quotes.
+            # Single quotes are removed, because the zsh and fish scripts put the help inside single quotes.
             yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
 
 
@@ -40,12 +40,12 @@ def _arguments(command: str) -> Iterator[Argument]:
 
 
 def _bash() -> str:
-    # bash knows words only; zsh and fish below show each option's help as well.
+    # bash offers only words; zsh and fish also show the help of each option.
     names = {command: " ".join([*(name for name, *_ in _options(command)), *_values(command)]) for command in COMMANDS}
     cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
     values = "\n".join(f'        {name}) words="{of}" ;;' for name, of in choices)
-    # `-o default` offers file names where no word fits: the values of options and arguments are not known here.
+    # `-o default` offers file names if no word fits: other values of options and arguments are not known here.
     return f"""\
 _trio_mcp() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} words=""
@@ -71,7 +71,7 @@ def _zsh() -> str:
             # Brackets and colons are special characters in zsh's specifications.
             text = help_.replace("[", "(").replace("]", ")").replace(":", "\\:")
             value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
-            # The star: an option may be given more than once, which zsh would not offer otherwise.
+            # The star means that an option may be repeated; without it, zsh would offer the option only once.
             rows.append(f"'*{name}[{text}]{value}'")
         values = _values(command)
         rows.append(f"'*:value:({' '.join(values)})'" if values else "'*:file:_files'")
@@ -106,7 +106,8 @@ def _fish() -> str:
         lines.append(f"complete -c trio-mcp -n __fish_use_subcommand -a {name} -d '{help_}'")
         here = f"-n '__fish_seen_subcommand_from {name}'"
         for option, text, choices, takes in _options(name):
-            # To fish, `-x` means a value from this list, `-r` any value, for which it offers file names.
+            # In fish, `-x` means that the value comes from this list, and `-r` that any value is possible, for which
+            # fish offers file names.
             value = f" -x -a '{' '.join(choices)}'" if choices else " -r" if takes else ""
             lines.append(f"complete -c trio-mcp {here} -l {option[2:]}{value} -d '{text}'")
         for value in _values(name):

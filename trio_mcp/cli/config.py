@@ -19,9 +19,9 @@ __all__ = ["MODULE", "is_url", "plain_entry", "run", "server_name"]
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
-# Names of files that say nothing about the server: the folder's name is used instead.
+# File names that say nothing about the server: the name of the folder is used instead.
 GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
-# Every host accepts such a name; hosts often make the names of tools from it.
+# Every host accepts such a name; hosts often derive the names of tools from it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -40,7 +40,7 @@ def server_name(options: argparse.Namespace) -> str:
     """Return the name under which a host lists the server.
 
     Raises:
-        Exit: If not every host would accept it, or a URL is malformed.
+        Exit: If some hosts would not accept the name, or a URL is malformed.
     """
     source: str = options.server
     name: str | None = options.name
@@ -68,7 +68,7 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
         only_commands: Whether the host can only start commands, so that a URL needs a bridge.
 
     Raises:
-        Exit: If there is no such server, or an option or argument of the command line is not for it.
+        Exit: If there is no such server, or an option or argument of the command line does not apply to it.
     """
     source: str = options.server
     if not is_url(source):
@@ -77,14 +77,14 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
         )
     if options.file_arguments:
         raise Exit(f"the words after -- are arguments of a server's file, but {source} is a URL")
-    # Imported here: a file needs no client.
+    # This is imported here, because a server's file needs no client.
     from trio_mcp.client.targets import link_factory
 
     try:
         link_factory(source)
     except (TypeError, ValueError) as exc:
         raise Exit(str(exc)) from None
-    # Hosts don't know our other transports; a bridge speaks those for them.
+    # Hosts don't support our other transports, so a bridge speaks those for them.
     if only_commands or not source.lower().startswith(("http://", "https://")):
         return _process(options, ["bridge", source])
     if options.env:
@@ -93,13 +93,13 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
 
 
 def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
-    # The path is absolute: hosts search a PATH of their own, and know nothing of virtual environments.
+    # The path is absolute: hosts search a PATH of their own, which has no virtual environments.
     entry: dict[str, Any] = {"command": os.path.abspath(sys.executable), "args": ["-m", "trio_mcp", *words]}
     entry |= {"env": dict(options.env)} if options.env else {}
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        # The message leaves out the word, which may be a secret.
+        # The message does not quote the word, which may be a secret.
         raise Exit("a word of the command line is not valid UTF-8, and so can't be put into a host's file") from None
     return entry
 
@@ -110,7 +110,7 @@ def _found(source: str) -> str:
     if file.endswith(".py"):
         if not os.path.isfile(file):
             raise Exit(f"there is no file {file!r}{near_file(file)}")
-        # A symbolic link is not resolved: it may lead to another version tomorrow.
+        # A symbolic link is not resolved: it may lead to another version later.
         return os.path.abspath(file) + colon + attribute
     if MODULE.fullmatch(source):
         return source

@@ -1,4 +1,4 @@
-"""``trio-mcp demo``: take the same steps over every transport; show what happened in each, and how long it took."""
+"""``trio-mcp demo``: take the same steps over each transport, and show what happened and how long each step took."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
-# Chosen: enough for a steady figure, and few enough to take a moment on each transport.
+# Chosen: these are enough for a steady figure, and take only moments on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
 GRANTS = ("authorization_code", "refresh_token")
-STREAM_CLOSED = "the client closed the response stream"  # the reason that a server over HTTP gives
+STREAM_CLOSED = "the client closed the response stream"  # the reason of a cancellation over HTTP
 
 
 class _Report:
-    """The table of what happened, and the list of what came out wrong."""
+    """The table of what happened, and the list of what went wrong."""
 
     def __init__(self) -> None:
         self.rows = [HEADINGS]
-        # Collected, not raised: the table should show what works over the other transports.
+        # Problems are collected rather than raised: the table should still show what works over other transports.
         self.problems: list[str] = []
 
     @contextlib.contextmanager
     def step(self, transport: str, name: str) -> Iterator[list[str]]:
-        """Time one step; the block appends what happened to the list that it gets."""
+        """Time one step; the block appends a text about what happened to the list that it gets."""
         print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
         happened: list[str] = []
         started = trio.current_time()
@@ -75,7 +75,7 @@ async def demo() -> int:
     print(f"trio_mcp {__version__}: one server, over each transport", file=sys.stderr)
     report = _Report()
     async with background_nursery() as nursery:
-        # Each transport gets a server, which counts the cancelled calls of its client and of no other.
+        # Each transport gets a server of its own, because a server records the cancelled calls of all its clients.
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
@@ -96,7 +96,7 @@ async def demo() -> int:
 
 
 async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
-    """End the better one of two ways to a server."""
+    """Connect over two ways to a server, and end the better one."""
     end = trio.Event()
     better = await start(nursery, partial(make_server().serve_tcp, port=0, shutdown=end))
     other = await start(nursery, partial(make_server().serve_websocket, port=0))
@@ -116,7 +116,7 @@ async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
 
 async def _sign_in(report: _Report) -> None:
     """Sign in to a server, and let the token expire."""
-    # The tokens are opaque: JWTs would need the extra "auth".
+    # The tokens are opaque, because JWTs would need the extra "auth".
     authority = AuthorizationServer(tokens="opaque")
 
     async def verify(token: str) -> Claims:
@@ -127,7 +127,7 @@ async def _sign_in(report: _Report) -> None:
 
     async with protected(make_server(), authority, verifier=verify, dpop="off", remember=0) as url:
         with report.step("login", "connect") as step:
-            # The person is simulated: no browser is opened.
+            # The person is simulated, so no browser is opened.
             stack = contextlib.AsyncExitStack()
             client = await stack.enter_async_context(Client(url, auth=OAuth(show=authority.show)))
             step.append(f"a person has signed in at {authority.issuer}")
@@ -172,14 +172,14 @@ async def _try(report: _Report, transport: str, target: Target) -> None:
             step.append(f"{len(seen)} notifications, then the result {counted}")
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
-                # The first progress says that the handler is running, so a call under way is cancelled.
+                # The first progress notification shows that the handler is running, so the call is cancelled midway.
                 await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
-            # Over HTTP a modern client cancels by closing the response stream, which has no room for a reason.
+            # Over HTTP a modern client cancels by closing the response stream, which can't convey a reason.
             expect("the reason of the cancellation", reasons, [STREAM_CLOSED if transport == "http" else IMPATIENCE])
             step.append(f"the server's task was cancelled: {', '.join(reasons)}")
         with report.step(transport, "close") as step:
-            # Closed here, so that the table shows how long that takes; leaving the stack closes it again, which does
-            # nothing.
+            # The client is closed here, so that the table shows how long that takes; the stack closes it again, which
+            # does nothing.
             await client.aclose()
             step.append("nothing left running")

@@ -27,10 +27,10 @@ __all__ = ["run"]
 PACKAGE = "@modelcontextprotocol/inspector"
 
 GRACE = 5.0
-"""Seconds that the Inspector has to end after a signal, and that its own processes have after its end (chosen)."""
+"""Seconds that the Inspector gets to end after a signal, and that its child processes get after its end (chosen)."""
 
 POLL = 0.05
-"""Seconds between two checks of whether those have ended; they are not our children, so we can't wait for them."""
+"""Seconds between two checks of whether those processes have ended: they are not our children, so they are polled."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> int:
     environment = dict(os.environ)
     if options.port is not None:
         environment["CLIENT_PORT"] = str(options.port)
-    # The entry may contain secrets, so it is passed in a file, not as an argument, which every user of the machine can
-    # read. The folder is private to this user.
+    # The entry may contain secrets, so it is passed in a file rather than as an argument, which every user of the
+    # machine could read. The folder is private to this user.
     with tempfile.TemporaryDirectory(prefix="trio-mcp-") as folder:
         file = Path(folder) / "mcp.json"
         file.write_text(json.dumps({"mcpServers": {_name(options): entry}}))
@@ -64,7 +64,7 @@ def _entry(options: argparse.Namespace, target: StdioServerParameters | HttpServ
     if isinstance(target, HttpServerParameters) and target.kind != "ws":
         kind = "sse" if target.kind == "sse" else "streamable-http"
         return entry | {"type": kind, "url": str(target.url), "headers": dict(target.headers)}
-    # The Inspector has no other transport, but a bridge has them all.
+    # The Inspector supports no other transports, but a bridge supports them all.
     headers = [f"--header={': '.join(pair)}" for pair in options.header]
     variables = [f"--variable={'='.join(pair)}" for pair in options.variable]
     words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode, *headers, *variables]
@@ -77,17 +77,17 @@ def _name(options: argparse.Namespace) -> str:
 
 
 async def _inspect(command: list[str], environment: dict[str, str]) -> int:
-    """Run a command until it ends, and pass signals on to it; no process of its group survives.
+    """Run a command until it ends, and pass signals on to it; no process in its group survives.
 
     Returns:
         The exit status of this program.
     """
     received: list[int] = []
     patience = trio.CancelScope()
-    # SIGHUP is passed on, too: the system sends it when the terminal is closed, but not to the new session below.
+    # SIGHUP is passed on, too: when the terminal is closed, the system does not send it to the new session below.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        # This needs a session rather than a group: npx asks on the terminal whether it may install the Inspector, and a
-        # group in the background could not read the answer.
+        # The command gets a session of its own, not only a group: npx asks on the terminal whether it may install the
+        # Inspector, and a group in the background could not read the answer.
         process = await trio.lowlevel.open_process(command, env=environment, start_new_session=True)
 
         async def pass_on() -> None:

@@ -1,4 +1,4 @@
-"""Put an entry into the text of a host's file, and leave all other text as it is, comments included."""
+"""Put an entry into the text of a host's file, and leave all other text, including comments, unchanged."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["NotEditable", "Taken", "snippet", "with_json_entry", "with_yaml_entr
 
 
 class NotEditable(Exception):
-    """A file can't be changed without a risk to the rest of it; the text says why."""
+    """A file can't be changed without a risk to the rest of it; the message says why."""
 
 
 class Taken(Exception):
-    """There is an entry of that name already."""
+    """There is already a different entry of that name."""
 
 
 def snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return a JSON file with nothing but an entry."""
+    """Return the text of a JSON file that has only an entry."""
     return json.dumps({table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -36,8 +36,8 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
         force: Whether to replace an entry of that name.
 
     Raises:
-        NotEditable: If it is not JSON of that shape.
-        Taken: If there is another entry of that name.
+        NotEditable: If the text is not JSON of that shape, or can't be changed safely.
+        Taken: If there is a different entry of that name, and ``force`` is not set.
     """
     if not text.strip("\ufeff \t\r\n"):
         return snippet(table, name, entry)
@@ -61,7 +61,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     else:
         edited = _with_member(text, plain, places, (), content, table, {name: entry}, unit)
     content[table] = {**content.get(table, {}), name: entry}
-    # The result is checked rather than trusted, because it is the user's file.
+    # The result is checked rather than trusted, because the file belongs to the user.
     if _parsed(without_comments(edited))[0] != content:
         raise NotEditable("the entry can't be put into it without changing the rest")
     return edited
@@ -69,7 +69,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
 
 def _parsed(plain: str) -> tuple[Any, Places]:
     try:
-        # A space takes the place of a byte order mark, so that everything keeps its offset.
+        # A space replaces the byte order mark, so that all offsets stay the same.
         return parsed(" " + plain[1:] if plain.startswith("\ufeff") else plain)
     except json.JSONDecodeError as exc:
         raise NotEditable(f"it is not valid JSON: line {exc.lineno}: {exc.msg}") from None
@@ -87,12 +87,12 @@ def _with_member(
     value: object,
     unit: str,
 ) -> str:
-    """Return a text with a further member at the end of an object."""
+    """Return a JSON text with a further member at the end of an object."""
     start, end = places.spans[path]
     closing = end - 1
     outer = _indentation(plain, start)
     first = start + 1 + len(plain[start + 1 :]) - len(plain[start + 1 :].lstrip())
-    # The member is indented as the present ones are, if those stand on lines of their own.
+    # The new member is indented like the existing ones, if those are on lines of their own.
     inner = _indentation(plain, first) if members and "\n" in plain[start:first] else outer + unit
     last = places.spans[*path, list(members)[-1]][1] if members else start + 1
     comma = "," if members and "," not in plain[last:closing] else ""
@@ -109,7 +109,7 @@ def _newline(text: str) -> str:
 
 
 def _indentation(plain: str, at: int) -> str:
-    """Return the white space at the beginning of the line of an offset."""
+    """Return the white space at the beginning of the line that contains an offset."""
     return _indent_of(plain[plain.rfind("\n", 0, at) + 1 : at + 1].removeprefix("\ufeff"))
 
 
@@ -118,7 +118,7 @@ def _indent_of(line: str) -> str:
 
 
 def _unit(plain: str) -> str:
-    """Return the white space by which a file indents."""
+    """Return the white space with which a file indents one level."""
     found = re.match(r"\ufeff?\s*\{[ \t]*\r?\n([ \t]+)", plain)
     return found[1] if found else "  "
 
@@ -128,18 +128,19 @@ def _dumped(text: str, value: object, indentation: str, unit: str) -> str:
     return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", _newline(text) + indentation)
 
 
-# --- YAML, without a parser: it is read line by line ------------------------------------------------------------------
+# --- YAML, which is read line by line, without a parser ---------------------------------------------------------------
 
 
 def yaml_snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return a YAML file with nothing but an entry."""
+    """Return the text of a YAML file that has only an entry."""
     return f"{table}:\n" + _yaml_lines(name, entry, "  ", "\n")
 
 
 def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], *, force: bool) -> str:
     """Return the text of a YAML file with an entry at the beginning of one of its tables.
 
-    The arguments and errors are those of `with_json_entry`. A file that is not laid out in plain lines is not editable.
+    The arguments and exceptions are those of `with_json_entry`. A file is not editable unless it is laid out in plain
+    lines of ``key: value``.
     """
     if not text.strip("\ufeff \t\r\n"):
         return yaml_snippet(table, name, entry)
@@ -167,7 +168,7 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     there = next((at for at in inner if key.match(lines[at])), None)
     if there is None:
         return "".join([*lines[: head + 1], new, *lines[head + 1 :]])
-    # The entry ends with the last line that is indented further; comments after that belong to what follows.
+    # The entry ends with its last line that is indented further; comments after that line belong to what follows.
     below = [at for at in inner if at > there]
     following = next((at for at in below if len(_indent_of(lines[at])) <= len(indentation)), end)
     last = max([there, *(at for at in below if at < following)])
@@ -181,5 +182,5 @@ def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
 def _yaml_lines(name: str, entry: Mapping[str, Any], indentation: str, newline: str) -> str:
     # Each value is written as JSON, which is valid YAML.
     fields = [f"{indentation * 2}{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
-    # So is the key: without quotes, YAML would read some names as other values.
+    # The name is written as JSON, too: without quotes, YAML would read some names as numbers or other values.
     return "".join(f"{line}{newline}" for line in [f"{indentation}{json.dumps(name)}:", *fields])

@@ -37,13 +37,13 @@ NO_CONNECTION = 3
 TIMEOUT = 4
 LOGIN = 5
 """The user has to sign in first, and could not be asked."""
-# The shells' convention: 128 and the number of the signal.
+# By the shells' convention, these are 128 plus the number of the signal.
 INTERRUPTED = 130
 TERMINATED = 143
 CLOSED_PIPE = 141
 """The status that a shell reports for a program ended by SIGPIPE."""
 
-# The first match counts.
+# The first class that matches decides.
 _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
     (McpError, FAILED),
     (ToolError, FAILED),
@@ -58,11 +58,11 @@ _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
 
 
 class Exit(Exception):
-    """The end of the command, with a message for the user; it is empty if the user has been told already.
+    """The end of the command, with a message for the user; the message is empty if the user has been told already.
 
     Attributes:
         status: The exit status.
-        hint: Whether ``--help`` may help.
+        hint: Whether to point the user to ``--help``.
         traceback: A traceback to show before the message; it may be empty.
     """
 

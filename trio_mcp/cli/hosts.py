@@ -1,4 +1,4 @@
-"""The hosts that `install` knows: where each keeps its servers, and how it spells an entry."""
+"""The hosts that `install` supports: where each lists its servers, and how it writes an entry."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Host:
     Attributes:
         title: Its name.
         table: The key under which its file lists the servers.
-        user: The file for all of a user's projects, by `sys.platform`; ``other`` stands for any other system.
-        project: The file for one project, from the folder of the project; empty if it has none.
-        names: Its own names for keys of an entry, where they differ from those of ``mcpServers``.
-        process: Further keys of an entry with a command; a ``name`` gets that of the server.
-        remote: Further keys of an entry with a URL; None if its file takes only commands.
-        then: How to make it read its file again, and where it shows the server.
+        user: `sys.platform` -> the file for all of a user's projects; ``other`` is for all other platforms.
+        project: The file for one project, relative to the project's folder; empty if the host has none.
+        names: A key of an entry in ``mcpServers`` -> the host's own name for it, if that differs.
+        process: Further members of an entry with a command; a ``name`` is set to the server's name.
+        remote: Further members of an entry with a URL; None if the file allows only commands.
+        then: How to make the host read its file again, and where it shows the server.
         logs: Where to look if the server does not show up.
         yaml: Whether its file is YAML.
     """
@@ -40,7 +40,7 @@ class Host:
     yaml: bool = False
 
     def file(self, scope: str, platform: str, environ: Mapping[str, str]) -> Path:
-        """Return the path of its file, which may not exist yet.
+        """Return the path of the host's file, which may not exist yet.
 
         Args:
             scope: ``"user"`` or ``"project"``, which is the current directory.
@@ -62,13 +62,13 @@ class Host:
         return Path(folders[first], *rest.split("/"))
 
     def entry(self, name: str, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entry of ``mcpServers`` as this host writes it."""
+        """Return an entry of ``mcpServers`` in the form of this host."""
         more = self.process if "command" in plain else self.remote or {}
         named = {"name": name} if "name" in more else {}
         return {**more, **named, **{self.names.get(key, key): value for key, value in plain.items()}}
 
 
-# The paths and keys are those of the hosts' documentation; docs/how-to/hosts.md says when that was read.
+# The paths and keys come from the hosts' documentation; docs/how-to/hosts.md says when that was read.
 HOSTS = {
     "claude-desktop": Host(
         title="Claude Desktop",

@@ -1,4 +1,4 @@
-"""``trio-mcp install``: tell a host how to start a server, or show what to tell it."""
+"""``trio-mcp install``: add a server to a host's file, or show what to add."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what to put into a host's file, or put it there."""
+    """Print the entry for a host's file, or put it there."""
     host = HOSTS[options.host]
     if options.scope == "project" and not host.project:
         raise Exit(f"{host.title} has no file for a single project; leave out --scope")
     name = server_name(options)
-    # Goose itself finds an extension by its name in lower case.
+    # Goose looks extensions up by their names in lower case.
     name = name.lower() if host.yaml else name
     entry = host.entry(name, plain_entry(options, only_commands=host.remote is None))
     try:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         print(shown(host.table, name, entry))
     print(host.then)
     print(f"If the server is missing there, see {host.logs.replace('{name}', name)}.")
-    # We read the files of all hosts but Goose, whose file is YAML.
+    # `list` can read the file of every host but Goose, whose file is YAML.
     target = shlex.quote(options.server) if host.yaml else f"{shlex.quote(str(path))}#{name}"
     print(f"To try it without {host.title}: trio-mcp list {target}")
     if not options.env and not is_url(options.server):
@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: bool, force: bool) -> str:
-    """Write an entry into a host's file; return what was done."""
-    # A symbolic link is followed: many people keep such files elsewhere.
+    """Write an entry into a host's file; return a message about what was done."""
+    # A symbolic link is followed, because many people keep such files elsewhere.
     file = Path(os.path.realpath(path))
     try:
         before = read_regular(file) if file.exists() else None
@@ -80,7 +80,7 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
 
 
 def _backup(file: Path, content: bytes) -> Path:
-    """Keep a copy of a file beside it, under a name that is not in use."""
+    """Write a copy of a file beside it, under a name that is not in use, and return the path of the copy."""
     names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
     mode = stat.S_IMODE(file.stat().st_mode)
     for name in names:
@@ -97,7 +97,7 @@ def _backup(file: Path, content: bytes) -> Path:
 def _replace(file: Path, content: bytes, before: bytes | None) -> None:
     """Replace a file in one step, so that its host never reads half of it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Only the user may read it, unless others could read it before: it may contain keys.
+    # The file may contain secrets, so only the user may read it, unless others could read it before.
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with open(descriptor, "wb") as out:
@@ -106,7 +106,7 @@ def _replace(file: Path, content: bytes, before: bytes | None) -> None:
             os.fsync(descriptor)
         if before is not None:
             os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
-        # Some hosts write their file while they run.
+        # Some hosts write their files while they run.
         if (file.read_bytes() if file.exists() else None) != before:
             raise Exit(
                 f"{file} has just been changed, perhaps by its host, and was not touched; run this again", FAILED

@@ -21,18 +21,18 @@ from trio_mcp.server.base_server import BaseServer
 __all__ = ["load_server"]
 
 FOREIGN = {"fastmcp": "FastMCP", "mcp": "the official SDK"}
-"""Libraries of other servers, by the name of their package."""
+"""Package -> the name of the library for servers that it contains."""
 
 OURS = (__file__, importlib.__file__, "<frozen importlib")
-"""Prefixes of the file names in a traceback that lie between our code and the imported file."""
+"""Prefixes of the names of files whose frames, in a traceback, come before those of the imported file."""
 
 
 def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
     """Load the server named by ``FILE``, ``FILE:name`` or ``package.module:name``.
 
-    The name may also be that of a function without parameters that makes the server. Without a name there must be
-    exactly one server in the module, or one function annotated as returning a `Server`. Output printed meanwhile
-    goes to standard error: standard output may be the wire.
+    The part after the colon may also name a function that makes the server and needs no arguments. Without that part,
+    there must be exactly one server in the module, or else one function annotated as returning a `Server`. Output that
+    is printed during the import goes to standard error, because standard output may be the wire.
 
     Args:
         name: The name of the server.
@@ -42,9 +42,9 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
         Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
-    # This is never undone: the server's tools may read it, too, and not only the import of its file.
+    # `sys.argv` is not restored: the server's tools may read it, too, not only the code that runs on import.
     sys.argv = [source, *arguments]
-    # The factory runs in here, too: what it prints must not reach the wire either.
+    # The factory is called in this block, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
         module = _imported(source)
         found = _attribute(module, source, attribute) if attribute else _only_server(module, source)
@@ -81,7 +81,7 @@ def _imported(source: str) -> ModuleType:
     except Exit:
         raise
     except Exception as exc:
-        # Most likely this is a server of that library, in the wrong environment.
+        # Most likely the file has a server of that library, and this is the wrong environment.
         if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
             text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
             raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
@@ -96,12 +96,13 @@ def _imported_file(source: str) -> ModuleType:
         )
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as `python FILE` does
-    # It gets its own name, so that modules that import it get this one; but it must not replace another module.
+    # The module gets the file's name, so that modules that import it get this same module, unless another module has
+    # the name already.
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_served_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise Exit(f"{source} is not a Python file", USAGE)
-    # Registered before it runs, as an import does: dataclasses and pickling look modules up by name.
+    # The module is registered before it runs, as an import does: dataclasses and pickling look modules up by name.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -114,7 +115,7 @@ def _imported_module(source: str) -> ModuleType:
     try:
         return importlib.import_module(source)
     except ModuleNotFoundError as exc:
-        # This is so only if the named module is missing: an import that fails inside it is shown with its traceback.
+        # The message applies only if the named module is missing: if an import inside it fails, the traceback is shown.
         if exc.name is not None and (source == exc.name or source.startswith(f"{exc.name}.")):
             raise Exit(f"there is no module {exc.name!r}; for a file, write {source}.py", USAGE) from None
         raise
@@ -133,14 +134,14 @@ def _attribute(module: ModuleType, source: str, attribute: str) -> Any:
 def _servers(module: ModuleType) -> dict[str, BaseServer]:
     """Return the servers of a module, each under the first of its names."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
-    # They are compared by identity: one server under two names is one server.
+    # Servers are compared by identity: a server with two names counts once.
     first = {id(value): name for name, value in reversed(found.items())}
     return {name: value for name, value in found.items() if first[id(value)] == name}
 
 
 def _only_server(module: ModuleType, source: str) -> Any:
     servers = _servers(module)
-    # Functions count only if there is no server: a module may have both, and then the server is meant.
+    # Functions count only if there is no server: if a module has both, the server is meant.
     found: dict[str, Any] = servers or {
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
@@ -158,7 +159,7 @@ def _only_server(module: ModuleType, source: str) -> Any:
 def _refuse_foreign(source: str, *values: object) -> None:
     """Raise `Exit` if a value is a server of another library."""
     for kind in (kind for value in values for kind in type(value).__mro__):
-        # The names decide: neither library need be installed, and importing one takes a second.
+        # Types are recognised by their names: the library need not be installed, and importing it would take a second.
         library = FOREIGN.get(kind.__module__.partition(".")[0])
         if library is not None and kind.__name__ in ("FastMCP", "MCPServer", "Server"):
             command = f"python {source}" if source.endswith(".py") else f"python -m {source}"
@@ -188,7 +189,7 @@ def _without_arguments(function: Any) -> bool:
 
 
 def _failed(what: str, exc: Exception) -> Exit:
-    """Return the error for an exception of the user's code, with the traceback from its first frame there."""
+    """Return the error for an exception in the user's code, with a traceback that begins in that code."""
     found: TracebackType | None = exc.__traceback__
     while found is not None and found.tb_frame.f_code.co_filename.startswith(OURS):
         found = found.tb_next
@@ -200,8 +201,8 @@ def _failed(what: str, exc: Exception) -> Exit:
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
     """Redirect to standard error whatever this process or its children print during the block."""
-    # Flushed before each switch: text in Python's buffer belongs to the file that the descriptor meant when it was
-    # printed.
+    # Python's buffer is flushed before each switch: text in it belongs to the file that the descriptor referred to when
+    # the text was printed.
     sys.stdout.flush()
     kept = os.dup(1)  # the descriptor, not `sys.stdout`: children and C code write to it directly
     os.dup2(2, 1)

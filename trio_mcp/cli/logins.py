@@ -25,8 +25,8 @@ from trio_mcp.http.client.websocket import http_url
 __all__ = ["COMMANDS"]
 
 SECRET = "TRIO_MCP_CLIENT_SECRET"
-"""The variable with the secret of ``--client-id``. It is not an option, as other users can read those in the list of
-processes."""
+"""The environment variable with the secret for ``--client-id``. There is no option for the secret, because other users
+can read the options of a process."""
 
 
 def login(options: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def login(options: argparse.Namespace) -> int:
     if not isinstance(oauth, auth.OAuth):
         raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
     trio.run(oauth.sign_in, server)
-    # Only this login is read, from its own store: a damaged one elsewhere must not make this command fail.
+    # Only this login is read, from its own store: a damaged login elsewhere must not make this command fail.
     (found,) = trio.run(_stored, oauth.store, server) or [{}]
     scopes = f", for {' '.join(found['scopes'])}" if found.get("scopes") else ""
     at = f" at {clean_line(found['issuer'])}" if "issuer" in found else ""
@@ -54,7 +54,13 @@ def login(options: argparse.Namespace) -> int:
 
 
 def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> Auth:
-    """Return the `OAuth` of the ``"auth"`` in a configuration, if there is one; the command line overrides it."""
+    """Return the authorization that a configuration's ``"auth"`` describes, or an `OAuth`; the command line overrides.
+
+    Args:
+        options: The command line.
+        how: The arguments of `OAuth` that say how a person is asked.
+        settings: The value of ``"auth"``, if there is one.
+    """
     from trio_mcp import auth
     from trio_mcp.auth.client.settings import auth_of
 
@@ -62,7 +68,7 @@ def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> 
     if options.scope:
         given["scopes"] = options.scope
     if options.client_id is not None:
-        # A variable that is set but empty counts as unset: an empty secret is refused.
+        # An empty variable counts as unset, because an empty secret would be refused.
         given["client"] = auth.RegisteredClient(options.client_id, secret=os.environ.get(SECRET) or None)
     return auth_of("oauth" if settings is None else settings, **given)
 
@@ -70,14 +76,14 @@ def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> 
 def logout(options: argparse.Namespace) -> int:
     """Drop stored logins, and revoke them."""
     if options.all == (options.target is not None):
-        raise Exit("write either a TARGET or --all")
+        raise Exit("give either a TARGET or --all")
     from trio_mcp import auth
     from trio_mcp.auth.client.settings import auth_of
     from trio_mcp.auth.rules.login import PROVIDER
 
     oauth: Any = None
     if options.all:
-        # Signing out of a URL drops what is stored for it as a server and as an identity provider.
+        # Signing out of a URL drops both of its logins: as a server, and as an identity provider.
         servers = sorted({key.removesuffix(PROVIDER) for key in trio.run(auth.FileTokens().keys)})
     else:
         # The entry of a configuration says where its login is kept.
@@ -89,7 +95,7 @@ def logout(options: argparse.Namespace) -> int:
     for server in servers:
         try:
             dropped = trio.run(oauth.sign_out, server)
-        # The login is dropped even so, and the others must not stay because this one can't be revoked.
+        # The login is dropped even so, and the other logins must not stay just because this one can't be revoked.
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED

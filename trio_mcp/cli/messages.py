@@ -1,4 +1,4 @@
-"""The program's own messages: colours where the terminal has them, and the line that says what went wrong."""
+"""The program's own messages: colours, if the terminal has them, and the line that says what went wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Style", "complaint", "has_colour", "near_file", "paint"]
 
 Style: TypeAlias = Literal["heading", "name", "error", "aside"]
 
-# Only colours of the basic eight, which every palette keeps readable; none says anything that the text doesn't say.
+# Only the eight basic colours are used, which every palette keeps readable; a colour never says more than the text.
 CODES: dict[Style, str] = {"heading": "1", "name": "36", "error": "1;31", "aside": "2"}
 
 
@@ -27,10 +27,10 @@ def has_colour(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: Style, stream: TextIO | None = None) -> str:
-    """Return a text in a style, or as it is if the stream has no colours.
+    """Return a text in a style, or unchanged if the stream has no colours.
 
     Args:
-        text: The text, which must not be able to control a terminal itself.
+        text: The text, which must not contain control characters of its own.
         style: The kind of text.
         stream: The stream that it is written to; by default standard output.
     """
@@ -47,14 +47,14 @@ def complaint(command: str, text: str, *, hint: bool) -> str:
     """
     name = f"trio-mcp {command}".rstrip()
     if hint:
-        # The hint gets a line to itself only after a text of several lines.
+        # The hint gets a line of its own only after a text of several lines.
         gap = "\n" if "\n" in text else " " if text.endswith((".", "?", "!")) else ". "
         text = f"{text}{gap}See `{name} --help`."
     return f"{paint(f'{name}:', 'error', sys.stderr)} {text}"
 
 
 def near_file(path: str) -> str:
-    """Return the end of a message about a missing file: the most similar one of its kind in its folder, if any."""
+    """Return the end of a message about a missing file; it names a similar file in the same folder, if there is one."""
     folder, name = os.path.split(path)
     stem, kind = os.path.splitext(name)
     try:

@@ -1,4 +1,4 @@
-"""``trio-mcp new``: make the folder of a project, with a server, its tests, and the files that installing it needs."""
+"""``trio-mcp new``: make a project folder, with a server, its tests, and the files that are needed to install it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from trio_mcp.cli.exits import FAILED, OK, Exit
 
 __all__ = ["run"]
 
-# A package may have such a name (PEP 508), and so may a module: without a dot, and without a digit at the beginning.
+# Both a package (PEP 508) and, with underscores for hyphens, a module may have such a name: it has no dots, and does
+# not begin with a digit.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
-"""Modules that the project itself has or installs, in addition to this package and its dependencies."""
+"""Modules that the project contains or installs, in addition to this package and its dependencies."""
 
 _CLONE = '"$TRIO_MCP"'
 _WHERE = """
@@ -68,11 +69,11 @@ $$ .venv/bin/trio-mcp inspect src/$module/server.py
 $$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
 ```
 $where
-`.venv/bin/trio-mcp install claude-desktop src/$module/server.py` shows what to tell Claude Desktop; it knows
-Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed as well, and `--write` does it. For any other host, the command
-is the absolute path of `.venv/bin/$name`.
+`.venv/bin/trio-mcp install claude-desktop src/$module/server.py` shows the entry for Claude Desktop's file, and
+`--write` puts it there. Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed are supported as well. For any other
+host, the command is the absolute path of `.venv/bin/$name`.
 
-`.venv/bin/trio-mcp run src/$module/server.py --reload` is for hosts, too: it restarts the server whenever a file
+Hosts can also run `.venv/bin/trio-mcp run src/$module/server.py --reload`, which restarts the server whenever a file
 changes.
 """,
     ".gitignore": """\
@@ -173,13 +174,13 @@ async def test_everything_is_offered() -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the folder."""
+    """Make the project's folder and its files."""
     name = options.name
     module = _module(name)
     folder = Path(name)
     source = _own_source()
     quoted = source and shlex.quote(source)
-    # The README is read on other machines, too, which don't have this one's folders.
+    # The README may be read on other machines, which don't have the folders of this one.
     local = source.startswith("/")
     install = _install(_CLONE if local else quoted)
     where = _WHERE if local else ""
@@ -218,7 +219,8 @@ def _module(name: str) -> str:
             " have only letters, digits, - and _ in between"
         )
     module = name.lower().replace("-", "_")
-    # An installed module counts, too: either the project would hide it from this package, or it would hide the project.
+    # An installed module counts, too: either the project would hide that module from this package, or the module would
+    # hide the project.
     known = module in (*TAKEN, *sys.stdlib_module_names) or keyword.iskeyword(module)
     if known or importlib.util.find_spec(module) is not None:
         raise Exit(f"a project can't be called {name!r}, as the name {module} has another use")
@@ -230,13 +232,13 @@ def _install(source: str) -> str:
 
 
 def _own_source() -> str:
-    """Return where this package was installed from, as pip takes it; empty for a package index."""
+    """Return where this package was installed from, in the form that pip accepts; empty for a package index."""
     try:
         found = json.loads(metadata.distribution("trio-mcp").read_text("direct_url.json") or "{}")
         url = found.get("url", "")
         if "vcs_info" in found:
             return f"{found['vcs_info']['vcs']}+{url}@{found['vcs_info']['commit_id']}"
-        # It may be a file, or a folder such as a clone.
+        # The URL may name a file, or a folder such as a clone.
         return unquote(urlsplit(url).path) if url.startswith("file:") else url
     except (metadata.PackageNotFoundError, ValueError, KeyError):
         return ""

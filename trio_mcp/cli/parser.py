@@ -28,7 +28,7 @@ TARGET is one of
   mcp.json#name                an entry of an mcpServers file
   https://host/mcp             a URL; also http:, ws:, wss:, tcp:, tls:, unix:
 After a file or module, the line may end with -- ARGUMENT ..., arguments for it.
-Instead of a TARGET, it may end with -- COMMAND ..., which starts a server."""
+Without a TARGET, the line may end with -- COMMAND ..., which starts a server."""
 
 
 class Argument:
@@ -36,7 +36,7 @@ class Argument:
 
     Args:
         name: The name.
-        otherwise: The end of the error about a value that is similar to none of its choices.
+        otherwise: The end of the error message about a value that is not similar to any of the choices.
         settings: The settings.
     """
 
@@ -55,8 +55,8 @@ class Command:
         arguments: Its own arguments and options.
         examples: Command lines for its `--help`.
         serves: Whether it has the options of a server over HTTP, WebSocket, TCP or a Unix socket.
-        has_target: Whether it talks to a server, and so has a TARGET and the options of the connection.
-        own_client: Whether it does so without a `Client`, and so has only the options for reaching the server.
+        has_target: Whether it connects to a server, and therefore has a TARGET and the options of the connection.
+        own_client: Whether it connects without a `Client`, and therefore has only the options for reaching the server.
         passes_arguments: Whether it has a FILE, which gets the words after ``--`` as its arguments.
     """
 
@@ -69,7 +69,7 @@ class Command:
     passes_arguments: bool = False
 
     def groups(self) -> dict[str | None, tuple[Argument, ...]]:
-        """Return all arguments and options except the TARGET, under their headings in `--help`."""
+        """Return all arguments and options except the TARGET, grouped by their headings in `--help`."""
         found: dict[str | None, tuple[Argument, ...]] = {None: self.arguments}
         if self.serves:
             found["for http, sse and websocket"] = HTTP
@@ -80,18 +80,18 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, without the usage, which has ten lines for some commands."""
+    """A parser that reports errors in one line, without the usage, which takes ten lines for some commands."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, complaint(self.prog.removeprefix("trio-mcp").strip(), message, hint=True) + "\n")
 
 
 def _one_of(choices: Sequence[str], otherwise: str) -> Callable[[str], str]:
-    """Return a type for `argparse` that accepts these choices: its own error for them depends on the version of Python.
+    """Return a type for `argparse` that accepts these choices; argparse's own error depends on the version of Python.
 
     Args:
         choices: The choices.
-        otherwise: The end of the error about a word that is similar to none.
+        otherwise: The end of the error message about a word that is not similar to any choice.
     """
 
     def chosen(text: str) -> str:
@@ -104,7 +104,7 @@ def _one_of(choices: Sequence[str], otherwise: str) -> Callable[[str], str]:
 
 
 def _typed(what: str, read: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a type for `argparse` whose error says what the value must be."""
+    """Return a type for `argparse` whose error message says what the value must be."""
 
     def typed(text: str) -> T:
         try:
@@ -145,7 +145,7 @@ PORT = _typed("a port from 1 to 65535", partial(_from_one, most=65535))
 
 def _ladder(text: str) -> tuple[int, ...]:
     steps = tuple(map(int, text.split(",")))
-    # There must be 1 to 20 steps (chosen), each above the one before.
+    # There must be 1 to 20 steps (chosen), each higher than the one before.
     if not 1 <= steps[0] <= steps[-1] <= MOST_IN_FLIGHT or [*steps] != sorted({*steps}) or len(steps) > 20:
         raise ValueError(text)
     return steps
@@ -180,7 +180,7 @@ VARIABLE = Argument(
 )
 # Options of the commands that talk to a server.
 REACHING = (
-    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
+    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for the process"),
     Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
     VARIABLE,
     Argument(
@@ -223,7 +223,7 @@ CONNECTION = (
     ),
     VERBOSE,
 )
-# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults apply.
+# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults apply then.
 SERVING = (
     Argument(
         "--transport", default="stdio", metavar="NAME", help="stdio (the default), http, sse, websocket, tcp, unix, ..."
@@ -231,7 +231,7 @@ SERVING = (
     Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
     Argument("--port", type=WHOLE, help="the port to listen on; 0 picks a free one"),
 )
-# `store_const` rather than `store_true`, so that an option that is not given is None here, too.
+# The flags use `store_const` rather than `store_true`, so that they are None, too, if they are not given.
 HTTP = (
     Argument(
         "--runner",
@@ -268,7 +268,7 @@ CHECKING = (
         dest="revisions",
         choices=REVISIONS,
         metavar="REVISION",
-        help="speak this revision; by default the newest of each era that it speaks",
+        help="speak this revision; by default the newest of each era that the target speaks",
     ),
     Argument(
         "--rules",
@@ -290,7 +290,7 @@ CHECKING = (
         metavar="FILE",
         help="write a report: FILE.html, .json, .xml (JUnit), .sarif or .txt; can be repeated",
     ),
-    Argument("--replays", metavar="DIR", help="where to write what replays a failure; by default beside the report"),
+    Argument("--replays", metavar="DIR", help="a folder for files that replay a failure; by default beside the report"),
     Argument("--baseline", metavar="FILE", help="rules that are known to be broken, as lines of RULE: REASON"),
     Argument("--write-baseline", metavar="FILE", help="write the rules that are broken now as a baseline"),
     Argument("--dry-run", action="store_true", help="connect, list, and say what would be done"),
@@ -316,7 +316,7 @@ BENCHING = (
         nargs="+",
         default=[],
         metavar=("NAME", "ARGUMENT"),
-        help="call this tool, with arguments as of `call`; by default all that are annotated read-only, with generated"
+        help="call this tool, with arguments as for `call`; by default all that are annotated read-only, with generated"
         " arguments; can be repeated",
     ),
     Argument(
@@ -340,7 +340,7 @@ COMMANDS = {
         "serve a server's file",
         (
             Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),
-            Argument("--reload", action="store_true", help="restart it when a Python file beside it changes"),
+            Argument("--reload", action="store_true", help="restart the server when a Python file beside it changes"),
             Argument(
                 "--log-level",
                 choices=("debug", "info", "warning", "error"),
@@ -419,7 +419,7 @@ COMMANDS = {
         "read a resource",
         (
             Argument("uri", metavar="URI"),
-            Argument("--output", metavar="FILE", help="write it to a file"),
+            Argument("--output", metavar="FILE", help="write the resource to a file"),
             *ANSWERS,
             JSON,
         ),
@@ -442,7 +442,7 @@ COMMANDS = {
         (
             Argument("target", metavar="TARGET", help="a URL, or mcp.json#name"),
             Argument(
-                "--scope", action="append", metavar="SCOPE", help="ask for this; by default for those the server names"
+                "--scope", action="append", metavar="SCOPE", help="ask for this; by default, for what the server names"
             ),
             Argument(
                 "--client-id",
@@ -459,7 +459,7 @@ COMMANDS = {
         "drop and revoke a stored login",
         (
             Argument("target", metavar="TARGET", nargs="?", help="a URL, or mcp.json#name"),
-            Argument("--all", action="store_true", help="drop all of them"),
+            Argument("--all", action="store_true", help="drop all stored logins"),
             VARIABLE,
         ),
         examples=("trio-mcp logout https://host.example/mcp", "trio-mcp logout --all"),
@@ -487,7 +487,7 @@ COMMANDS = {
     ),
     "dev": Command(
         "open the MCP Inspector with a server, in your browser",
-        (MODE, Argument("--port", type=PORT, metavar="PORT", help="the port of its page")),
+        (MODE, Argument("--port", type=PORT, metavar="PORT", help="the port of the Inspector's page")),
         examples=("trio-mcp dev server.py", "trio-mcp dev https://host.example/mcp", "trio-mcp dev -- node server.js"),
         has_target=True,
         own_client=True,
@@ -519,7 +519,7 @@ COMMANDS = {
     ),
     "new": Command(
         "make a project with a server and its tests",
-        (Argument("name", metavar="NAME", help="its name, which is also that of its folder"),),
+        (Argument("name", metavar="NAME", help="the name of the project and of its folder"),),
         examples=("trio-mcp new word-counter",),
     ),
     "install": Command(
@@ -567,7 +567,7 @@ COMMANDS = {
 
 
 WHAT = {"call": "tool", "prompt": "prompt"}
-"""The kind of thing that a command passes arguments to, which is also the name of the argument for its name."""
+"""Command -> the kind of thing that it passes arguments to, which is also the name of its positional argument."""
 
 MEANT = {
     "version": "`trio-mcp --version`",
@@ -579,7 +579,7 @@ MEANT = {
     "proxy": "`trio-mcp bridge`",
     "inspector": "`trio-mcp dev`",
 }
-"""Commands of other programs, and what to write in place of each."""
+"""Words that users of other programs may expect as commands, and what to write in place of each."""
 
 
 def _command_parser(name: str, *, rest: bool = False) -> _Parser:
@@ -599,7 +599,7 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
         epilog=f"{about}\n\n{examples}".lstrip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        # A shortened option would mean something else, or nothing, once another option begins with the same letters.
+        # Once another option begins with the same letters, an abbreviated option would be ambiguous.
         allow_abbrev=False,
     )
     ahead = [each for each in command.arguments if each.name == "file"]
@@ -607,7 +607,7 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
     for each in ahead:
         parser.add_argument(each.name, **each.settings)
     if command.has_target:
-        # For `bench` it may stand among the arguments of `--tool`; see `_untangle`.
+        # For `bench` the TARGET may follow the arguments of `--tool`; see `_untangle`.
         optional = rest or name == "bench"
         parser.add_argument("target", metavar="TARGET", nargs="?" if optional else None, help="the server; see below")
     for heading, arguments in command.groups().items():
@@ -633,7 +633,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command is None:
         _without_command(name)
     rest: list[str] | None = None
-    # argparse must not see the words after it: they may have options of their own.
+    # argparse must not see the words after `--`: they may include options of another program.
     if "--" in words and (command.has_target or command.passes_arguments):
         at = words.index("--")
         words, rest = words[:at], words[at + 1 :]
@@ -661,10 +661,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> None:
-    """Decide whether the words after ``--`` are a command, or the arguments for the file that is the TARGET."""
+    """Decide whether the words after ``--`` are a command, or arguments for the file that is the TARGET."""
     words = getattr(options, "arguments", None)
     what = WHAT.get(options.command)
-    # Without a TARGET, each word has taken the place of the one before: `call TOOL name=value -- COMMAND`.
+    # If there is no TARGET, as in `call TOOL name=value -- COMMAND`, each word was assigned one place too early: the
+    # name of the tool as the TARGET.
     if what is not None and options.target is not None:
         moved = getattr(options, what)
         if moved is not None and _is_argument(moved):
@@ -673,7 +674,7 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
             except argparse.ArgumentTypeError as exc:
                 parser.error(f"argument name=value: {exc}")
             moved = None
-        # A file can't be the name of a tool, so even if none is given, the words after -- are the file's.
+        # A file is not the name of a tool, so even if no tool is given, the words after -- belong to the file.
         if moved is None and not (options.target.endswith(".py") and not options.arguments):
             setattr(options, what, options.target)
             options.target = None
@@ -700,7 +701,7 @@ def _is_argument(word: str) -> bool:
 
 
 def _without_command(name: str) -> NoReturn:
-    """Show the program's help or version, or an error, for a line that begins with no known command."""
+    """Show the program's help or version, or an error, for a line that does not begin with a known command."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {each:{width}}  {command.help}" for each, command in COMMANDS.items())
     top = _Parser(
@@ -721,7 +722,7 @@ def _without_command(name: str) -> NoReturn:
         theirs = {each.name for command in COMMANDS.values() for group in command.groups().values() for each in group}
         meant = "" if name in theirs else did_you_mean(name, ("--help", "--version"))
         top.error(f"{name!r} is not an option of trio-mcp{meant or '; the options of a command come after it'}")
-    # There is a target in place of the command: most likely the user wants to see what that server offers.
+    # If there is a target in place of the command, the user most likely wants to see what that server offers.
     if name.endswith((".py", ".json")) or "://" in name:
         top.error(f"the command is missing; did you mean `trio-mcp inspect {name!r}`?")
     if name in MEANT:

@@ -1,4 +1,4 @@
-"""``trio-mcp record``: record what a client and a server say to each other, by standing between them."""
+"""``trio-mcp record``: stand between a client and a server, and record what they say to each other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        # The file is private: secrets are masked, but only those that can be recognised.
+        # Only the user may read the file: secrets are masked, but only those that can be recognised.
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
@@ -53,14 +53,14 @@ def _opened(path: str) -> BinaryIO:
 
 async def _record(target: Any, name: str, file: BinaryIO, port: int | None, path: str | None) -> int:
     tape = FileTape(TranscriptWriter(file, target=name))
-    # SIGTERM ends it, too: over stdio, a client that starts the recorder in place of the server sends that
-    # (`basic/lifecycle`, Shutdown), and the number of events is still printed.
+    # SIGTERM ends the recording, too, and the number of events is still printed: over stdio, a client that starts the
+    # recorder in place of the server sends this signal (`basic/lifecycle`, Shutdown).
     await until_signalled(partial(_between, target, tape, port, path))
     return tape.count
 
 
 async def _between(target: Any, tape: FileTape, port: int | None, path: str | None) -> None:
-    """Stand between clients and the server, until it ends or this is cancelled."""
+    """Stand between clients and the server, until the server ends or this is cancelled."""
     if isinstance(target, StdioServerParameters):
         await record_process(target, tape)
         return
@@ -76,8 +76,8 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
             recorder = HttpRecorder(target, tape)
             url = f"http://{place}{recorder.guard.path}"
             serve = partial(trio.serve_listeners, recorder.serve, listeners)
-        # Flushed: the port may be one that the system has chosen, so the program that starts the client reads it from
-        # here.
+        # The line is flushed: the system may have chosen the port, and then a program that starts the client reads the
+        # port from here.
         print(
             f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done",
             file=sys.stderr,
@@ -90,9 +90,10 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
 async def _listening(
     target: Any, port: int | None, path: str | None
 ) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
-    """Listen where only programs of this machine can connect; yield the listeners and their address."""
-    # A client speaks to the server with the credentials of the command line, and with the user's rights. So for a Unix
-    # socket, which may admit a single user, this opens another one, and no port, which admits them all.
+    """Listen where only programs on this machine can connect; yield the listeners and their address."""
+    # Clients reach the server with the credentials of the command line, and with the user's rights. In front of a Unix
+    # socket, which may admit a single user, this therefore listens on another Unix socket rather than on a port, which
+    # would admit all users.
     is_unix = not isinstance(target, HttpServerParameters) and read_address(target).scheme == "unix"
     if (port if is_unix else path) is not None:
         given, where = ("--port", "a URL with a host") if is_unix else ("--path", "a Unix socket")
@@ -102,7 +103,7 @@ async def _listening(
         if is_unix:
             place = path or f"{stack.enter_context(TemporaryDirectory(prefix='trio-mcp-'))}/socket"
             opening = listen_unix(place, 0o600)
-        # The resolver would use the remainder of a larger number.
+        # The resolver would use a larger number modulo 65536.
         elif port is not None and not 0 <= port < 65536:
             raise Exit(f"--port must be from 0 to 65535; got {port}")
         else:

@@ -1,7 +1,7 @@
 """``trio-mcp run --reload``: run the server in a child process, and restart it when a source file changes.
 
-Over stdio the client keeps its connection: this process holds it, and passes messages on. A new server process gets the
-``initialize`` that the client sent to the first one.
+Over stdio the client keeps its connection: it is connected to this process, which passes messages on. A new server
+process gets the ``initialize`` that the client sent to the first one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["Relay", "reload_process", "reload_stdio", "source_files"]
 
 INTERVAL = 0.5
-"""Seconds between two checks of the files. Polling needs no support of the platform, and works on network drives."""
+"""Seconds between two checks of the files. Polling works on every platform, and on network drives."""
 
 MAX_FILES = 10_000  # chosen: a folder such as a home directory must not keep the disk busy
 MAX_WAITING = 1000
-"""Messages of the client that may wait for a server. Further requests are refused rather than left unread: only a
-reader notices that the client has left."""
+"""Messages from the client that may wait for a server. Further requests are refused rather than left unread, since only
+by reading on can this process notice that the client has left."""
 GRACE = 7.0
 """Seconds that a server process gets to end: a little more than it gives its own requests."""
 
@@ -49,7 +49,7 @@ LISTS = ("tools", "prompts", "resources")
 
 
 def source_files(folder: Path) -> dict[str, int]:
-    """Return the Python files in and below a folder with the time of their last change, except in environments."""
+    """Return the Python files in and below a folder with their modification times, but none of virtual environments."""
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
@@ -68,7 +68,7 @@ def source_files(folder: Path) -> dict[str, int]:
 
 
 async def _changed(folder: Path, before: dict[str, int]) -> str:
-    """Wait for a change; return a file that has changed."""
+    """Wait until a file changes, and return its path."""
     while True:
         await trio.sleep(INTERVAL)
         # This runs in a thread: a large folder on a slow disk must not hold up messages.
@@ -84,10 +84,10 @@ def _say(text: str) -> None:
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
     """Serve until cancelled, restarting whenever a file in the folder changes."""
     while True:
-        # Listed before the server is started: a file that is saved while it is being imported is a change, too.
+        # The files are listed before the server is started, so that a save during its import counts as a change, too.
         before = source_files(folder)
         async with trio.open_nursery() as generation:
-            # If the server ends by itself, this goes on waiting for a change: saving the file starts it again.
+            # If the server ends by itself, this still waits for a change: saving a file starts the server again.
             generation.start_soon(serve)
             path = await _changed(folder, before)
             generation.cancel_scope.cancel("the source has changed")
@@ -98,14 +98,14 @@ async def reload_process(command: list[str], folder: Path) -> None:
     """Run a command until cancelled, restarting it whenever a file in the folder changes."""
 
     async def serve() -> None:
-        # Standard input is the terminal's, which only this process should read.
+        # Standard input may be the terminal, which only this process should read.
         process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
         try:
             await trio.sleep_forever()
         finally:
-            # Shielded: the port must be free before the next process is started. The deadline bounds it.
+            # The wait is shielded, because the port must be free before the next process is started.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + GRACE):
-                # It may have ended by itself, with a syntax error for example, long before the next change.
+                # The process may have ended by itself long before the change, with a syntax error for example.
                 if process.returncode is None:
                     process.terminate()
                 await process.wait()
@@ -117,14 +117,14 @@ async def reload_process(command: list[str], folder: Path) -> None:
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
     """Serve standard input and output with a command, restarted when a file changes, until the client leaves."""
-    # It gets the whole environment: the server is the user's own, and this process only stands in for it.
+    # The command gets the whole environment, since the client started this process in place of the server.
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
         relay = Relay(write, parameters)
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
         nursery.start_soon(relay.hand_on)
         async for item in read:
-            # This never waits for a server: only by reading on can we notice that the client has left.
+            # This never waits for a server: only by reading on can this process notice that the client has left.
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
 
@@ -153,7 +153,8 @@ class Relay:
                 if self._handshake is None:
                     self._ready.set()
                 else:
-                    # It keeps the client's id, which the client uses for no other request: that one got its response.
+                    # The replay keeps the client's id, which is free: the client has its response, and won't use the id
+                    # again.
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
@@ -166,14 +167,14 @@ class Relay:
         finally:
             self._server = None
             unanswered, self._asked = self._asked, set()
-            # Responses that the client still sends to the old server are dropped: the new one may use the same ids.
+            # Responses that the client still sends for the old server are dropped: the new one may use the same ids.
             self._asking.clear()
             self._replayed = None
-            # Shielded, as cancellation is the usual end: every pending call must still get a response.
+            # This is shielded, because cancellation is the usual end, and every pending call must still get a response.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
                 for request_id in unanswered:
                     await self._refuse(request_id, "the server was restarted because its source changed: call again")
-            # A cancelled scope's deadline is -inf: this server is being replaced, so calls wait for the next one.
+            # In a cancelled scope the deadline is -inf: this server is being replaced, so calls wait for the next one.
             if trio.current_effective_deadline() > -float("inf"):
                 # The server failed by itself: further calls are refused at once, until its source changes.
                 self._ready.set()
@@ -181,7 +182,7 @@ class Relay:
                 self._not_ready()
 
     def _not_ready(self) -> None:
-        # Replaced only if it is set: otherwise `hand_on` may be waiting for it.
+        # The event is replaced only if it is set, because otherwise `hand_on` may be waiting for it.
         if self._ready.is_set():
             self._ready = trio.Event()
 
@@ -189,22 +190,22 @@ class Relay:
         await self._to_client(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, text)))
 
     async def _to_client(self, message: Incoming) -> None:
-        await _sent(self._client, message)  # if the client has left, the reader of its messages notices
+        await _sent(self._client, message)  # if the client has left, `reload_stdio` notices that
 
     async def _to_server(self, message: Incoming) -> bool:
         return self._server is not None and await _sent(self._server, message)
 
     async def from_client(self, message: Incoming) -> None:
-        """Queue a message of the client, without waiting for a server."""
+        """Queue a message from the client, without waiting for a server."""
         try:
             self._waiting.send_nowait(message)
         except trio.WouldBlock:
-            # Anything else is dropped, as nothing can be sent in response to it.
+            # Anything but a request is dropped, because nothing can be sent in response.
             if isinstance(message, Request):
                 await self._refuse(message.id, f"{MAX_WAITING} messages already wait for the server: call again later")
 
     async def hand_on(self) -> None:
-        """Pass the client's messages on whenever there is a server."""
+        """Pass the client's messages on, one after the other, whenever a server is ready."""
         async for message in self._taken:
             await self._ready.wait()
             await self._hand_on(message)
@@ -214,14 +215,15 @@ class Relay:
             case Request():
                 if message.method == "initialize":
                     self._handshake = message
-                # Noted before it is sent, as its response may be read before this task runs again.
+                # The id is noted before the request is sent, because the response may be read before this task runs
+                # again.
                 self._asked.add(message.id)
-                # If it can't be sent, the server has failed or is just ending.
+                # If the request can't be sent, the server has failed or is ending.
                 if not await self._to_server(message):
                     self._asked.discard(message.id)
                     await self._refuse(message.id, "the server is not running: its standard error says why")
             case Response() | ErrorResponse():
-                if message.id in self._asking:  # else it is for a server that has been replaced
+                if message.id in self._asking:  # otherwise it is for a server that has been replaced
                     self._asking.discard(message.id)
                     await self._to_server(message)
             case TransportFailure():
@@ -239,12 +241,12 @@ class Relay:
             if message.id not in self._asked:  # refused already, or never asked
                 return
             await self._to_client(message)
-            # This comes last: if this server is replaced while the response still waits for the client, the request
-            # is refused.
+            # This comes last: if this server is replaced while the response still waits for the client, the request is
+            # refused.
             self._asked.discard(message.id)
             return
         if isinstance(message, Request):
-            # A response to it must not reach the next server, which may use the same ids.
+            # The response to this request must not reach the next server, which may use the same ids.
             self._asking.add(message.id)
         await self._to_client(message)
 
@@ -255,7 +257,7 @@ class Relay:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()
         declared: Any = response.result.get("capabilities") if isinstance(response, Response) else None
-        # The new source may offer something else; a client that is told so lists it again.
+        # The changed server may offer something else, so the client is told to list it again.
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):

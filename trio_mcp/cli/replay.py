@@ -1,4 +1,4 @@
-"""``trio-mcp replay``: send again what a client sent, and compare the responses by the rules."""
+"""``trio-mcp replay``: send the messages of a recorded client again, and compare the responses by the rules."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean_line, dumps
 
 if TYPE_CHECKING:
-    # Imported late: it needs an extra.
+    # This is imported late, because it needs an extra.
     from trio_mcp.conformance.replay import Replayed
 
 __all__ = ["run"]
 
 MOST_EVENTS = 30
-"""The most events that are shown for a broken rule, up to the one that breaks it (chosen)."""
+"""The most events that are shown for a broken rule, the last being the one that breaks it (chosen)."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay the file; return 1 if a response differs from before, or a rule is broken."""
+    """Replay the file; return 1 if a response differs from the recorded one, or a rule is broken."""
     needs_kit()
     from trio_mcp.conformance.plans.plan_files import read_plan_file
     from trio_mcp.conformance.replay import replay_plan, replay_transcript

@@ -1,4 +1,4 @@
-"""Helpers of commands that run for a while: how Ctrl-C and SIGTERM end them, and the files that they write."""
+"""Helpers for commands that run for a while: they handle Ctrl-C and SIGTERM, and write files."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ T = TypeVar("T")
 
 
 async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: ProgressBar) -> tuple[T, int]:
-    """Run a function; Ctrl-C or SIGTERM asks it to end with what it has, and a second signal ends it at once.
+    """Run a function; Ctrl-C or SIGTERM asks it to end with what it has, and a second signal cancels it.
 
-    However it ends, the processes that it has started have ended by then.
+    However the function ends, the processes that it has started have ended, too, before this returns or raises.
 
     Args:
         work: The function; it gets the event that asks it to end.
-        bar: Its progress bar, which is erased at the end.
+        bar: The function's progress bar, which is erased at the end.
 
     Returns:
-        The function's result, and the exit status for the signal: 0 without one.
+        The function's result, and the exit status for the signal, or 0 if there was none.
 
     Raises:
         Exit: If there was a second signal.
     """
     stop = trio.Event()
     status = OK
-    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made, and SIGTERM
-    # does not end this process alone, which would leave the target running.
+    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made, and SIGTERM does
+    # not end this process at once, which would leave the target running.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
             nonlocal status
             status = 128 + await anext(signals)  # as shells report it: see `exits`
             stop.set()
-            # Otherwise the message would follow the bar on the same line.
+            # The bar is cleared, because otherwise the message would follow it on the same line.
             bar.clear()
             if status == INTERRUPTED:
                 print("Stopping. Press Ctrl-C again to stop at once.", file=sys.stderr)
@@ -60,15 +60,15 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
                 return await work(stop), status
         finally:
             bar.clear()
-    # Only the cancellation of the scope leads here, so this was the second signal: no report is left to give.
+    # Only the cancellation of the scope leads here, so there was a second signal, and there is no report.
     raise Exit("", status)
 
 
 async def until_stopped(wait: Callable[[], Awaitable[object]], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Return what a function returns, or None if it is cancelled first: what it has until then is of no use.
+    """Return what a function returns, or None if it is cancelled first, which discards what it has by then.
 
     Args:
-        wait: Waits for what is to cancel the function, such as `trio.Event.wait`.
+        wait: Returns when the function is to be cancelled, as `trio.Event.wait` may.
         work: The function.
     """
     with trio.CancelScope() as scope:
@@ -86,7 +86,7 @@ async def until_stopped(wait: Callable[[], Awaitable[object]], work: Callable[[]
 async def until_signalled(work: Callable[[], Awaitable[object]]) -> int:
     """Run a function until it returns, or until SIGINT or SIGTERM cancels it; return the signal, or 0 without one."""
     received = 0
-    # By default SIGTERM would end this process at once: a child process would outlive it, and no report be given.
+    # By default SIGTERM would end this process at once: a child process would outlive it, and there would be no report.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
 
         async def signalled() -> None:
@@ -101,7 +101,7 @@ def check_writable(path: str) -> None:
     """Check, before there is anything to write, that a file can be written.
 
     Raises:
-        Exit: If it can't; the message says why.
+        Exit: If the file can't be written; the message says why.
     """
     file = Path(path).resolve()
     if not os.access(file.parent, os.W_OK):
@@ -109,14 +109,14 @@ def check_writable(path: str) -> None:
     if file.is_dir():
         raise Exit(f"can't write {path}: it is a folder")
     if file.exists() and not os.access(file, os.W_OK):
-        raise Exit(f"can't write {path}: it may not be written to")
+        raise Exit(f"can't write {path}: you have no permission to write to it")
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file as UTF-8, whatever the locale says: a page names no other encoding.
+    """Write a file as UTF-8, whatever the locale says, because that is the encoding that a page declares.
 
     Raises:
-        Exit: If it can't be written.
+        Exit: If the file can't be written.
     """
     try:
         Path(path).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server of a file or module, or what another server offers."""
+"""``trio-mcp run`` and ``trio-mcp bridge``: serve a server from a file or module, or what another server offers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trio_mcp.cli.loading import load_server
 from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import TRANSPORTS, BaseServer, core_of
 
-if TYPE_CHECKING:  # most servers are not protected
+if TYPE_CHECKING:  # imported late, because most servers are not protected
     from trio_mcp.auth.server.resource import ResourceServer
 
 __all__ = ["bridge", "run"]
@@ -37,7 +37,7 @@ OPTIONS = {
     "tcp": ("host", "port", "allow_remote", "certificate", "key"),
     "unix": ("path", "permissions"),
 }
-"""The options that each transport takes, under the names that `argparse` gives them."""
+"""Transport -> the options that it takes, under the names that `argparse` gives them."""
 
 LISTS = {
     "allowed_host": "allowed_hosts",
@@ -45,11 +45,11 @@ LISTS = {
     "auth_issuer": "issuers",
     "auth_scope": "scopes",
 }
-"""Options that may be given several times, and the setting that collects their values."""
+"""Option that may be given several times -> the setting that collects its values."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the server of a file or module."""
+    """Serve the server from a file or module."""
     if options.reload:
         return _reload(options)
     return _serve(options, lambda: load_server(options.server, options.file_arguments))
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def bridge(options: argparse.Namespace) -> int:
     """Serve everything that another server offers, over another transport or in another era."""
-    # Imported here: `run` needs nothing of a client.
+    # These are imported here, because `run` needs no client.
     from trio_mcp.cli.targets import traced
     from trio_mcp.proxy.proxy_server import ProxyServer
 
@@ -79,7 +79,8 @@ def _reload(options: argparse.Namespace) -> int:
     from trio_mcp.cli.reporting import until_signalled
 
     source = Path(options.server.partition(":")[0])
-    # Checked here: the child process would only report it, and this one would wait for the file.
+    # The file is checked here: otherwise the child process would report that it is missing, and this process would wait
+    # for the file to appear.
     if source.suffix == ".py" and not source.is_file():
         raise Exit(f"there is no file {str(source)!r}{near_file(str(source))}")
     if options.transport != "stdio" and options.port == 0:
@@ -93,7 +94,7 @@ def _reload(options: argparse.Namespace) -> int:
         command.append(f"--log-level={options.log_level}")
     if options.file_arguments:
         command += ["--", *options.file_arguments]
-    # A module is imported from the current directory, as `python -m` does.
+    # A module is imported from the current directory, as with `python -m`.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
     received = trio.run(until_signalled, partial(serve_again, command, folder))
@@ -109,7 +110,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     """
     given = _given(options)
     transport = options.transport
-    # An option without effect would be a surprise, for example --allowed-host with stdio.
+    # Options without effect are refused, since users would rely on them, for example on --allowed-host with stdio.
     for name in given:
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"{_flag(name)} is not for --transport {transport}")
@@ -119,7 +120,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
         meant = did_you_mean(transport, TRANSPORTS) or f"; the transports are: {', '.join(TRANSPORTS)}"
         raise Exit(f"there is no transport {transport!r}{meant}")
     if transport == "stdio" and sys.stdin.isatty():
-        # Otherwise it would seem to hang.
+        # Without this message the program would seem to hang.
         print(
             f"trio-mcp {options.command}: waiting for JSON-RPC messages on standard input, as an MCP host sends them;"
             " Ctrl-C ends this. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
@@ -129,7 +130,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     _check_scopes(server, transport, given)
     with _event_store(given):
         try:
-            # A bridge has another `--log-level`, which it refuses.
+            # A bridge refuses its `--log-level`, which means the level of the other server, so None is passed here.
             server.run(transport, log_level=options.log_level, **address, **_settings(transport, address, given))
         # Python raises OverflowError for an address with a port number that has more than 16 bits.
         except (OSError, OverflowError) as exc:
@@ -138,10 +139,10 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
 
 
 def _address(given: dict[str, Any]) -> dict[str, Any]:
-    # These are taken out of `given`, so that only the settings of the endpoint are left.
+    # Host and port are taken out of `given`, so that only the settings of the endpoint are left.
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
-        # This is the runner's own check, made before anything is opened, so that a wrong port is a usage error.
+        # The runner's own check is made before anything is opened, so that a wrong port is a usage error.
         from trio_mcp.http.runner.settings import settings_at
 
         try:
@@ -172,7 +173,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 
     given["event_store"] = store = SqliteEventStore(path := given["event_store"])
     try:
-        # `server.run` starts another run of Trio later, and the store is tied to neither.
+        # `server.run` starts another Trio run later; the store is not tied to a particular run.
         trio.run(store.__aenter__)
     except (OSError, sqlite3.Error) as exc:
         raise Exit(f"can't use {path} as an event store: {exc}") from None
@@ -204,8 +205,8 @@ def _tcp(
 
     if key is not None and certificate is None:
         raise Exit("--key needs --certificate")
-    # Checked here, so that it is a usage error in the words of the command line. `localhost` is the only name that
-    # counts as local: any other would have to be resolved first, and few servers are given one.
+    # This is checked here, so that the usage error names options of the command line. `localhost` is the only name that
+    # counts as local: other names would have to be resolved first, and few servers get one.
     if not (certificate or allow_remote or host in (None, "localhost") or is_loopback(str(host))):
         raise Exit(f"{host} can be reached from other machines: add --certificate for TLS, or --allow-remote")
     if certificate is None:
@@ -213,7 +214,7 @@ def _tcp(
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)
-    except OSError as exc:  # an error of OpenSSL is one, too
+    except OSError as exc:  # errors of OpenSSL are OSErrors, too
         raise Exit(f"can't use {certificate} as a certificate: {exc.strerror or exc}") from None
     return {"ssl_context": context, "allow_remote": allow_remote}
 
@@ -236,7 +237,7 @@ def _endpoint(transport: str, address: dict[str, Any], given: dict[str, Any]) ->
     from trio_mcp.http.server.options import HttpOptions
 
     if given.get("runner") == "httptools":
-        # Tried here, as the runner looks for it only when it starts: an extra that is missing is a usage error.
+        # The parser is tried here, so that a missing extra is a usage error; the runner looks for it only later.
         from trio_mcp.http.runner.h1.parsers import httptools_parser
 
         try:
@@ -245,7 +246,7 @@ def _endpoint(transport: str, address: dict[str, Any], given: dict[str, Any]) ->
             raise Exit(str(exc)) from None
     auth = _protection(**{name: given.pop(name, None) for name in PROTECTED})
     settings = {LISTS.get(name, name): value for name, value in given.items()}
-    # The other two transports have one path, under another name.
+    # For sse and websocket, the setting for `--path` has another name.
     if transport in ("sse", "websocket") and "path" in settings:
         settings[f"{transport}_path"] = settings.pop("path")
     try:

@@ -1,4 +1,4 @@
-"""How commands that reach a URL sign in: with the logins that are stored, or by asking a person."""
+"""How commands that connect to a URL sign in: with stored logins, or by asking a person."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
         how: The value of ``--auth``; None to open a browser if there is a terminal.
         before: Called before anything is shown.
     """
-    # Imported late: a command that reaches no URL need not load it.
+    # These are imported late, because a command that connects to no URL need not load them.
     from trio_mcp import auth
     from trio_mcp.auth.client.terminal import show_code
 
-    # Without a terminal there may be no person, and a script must not wait for one: it fails with a separate status.
+    # Without a terminal there may be no person to ask, and a script must not wait for one: the command fails with an
+    # exit status of its own.
     how = how or ("browser" if has_terminal() else "stored")
-    # Without a redirect URI, an `OAuth` lets the person enter a code elsewhere.
+    # An `OAuth` without a redirect URI lets the person enter a code elsewhere.
     if how == "device":
 
         async def shown_code(step: ShowCode) -> None:
@@ -57,9 +58,9 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
 
 
 def signed(target: Configured, how: str | None, before: Callable[[], object]) -> Configured:
-    """Return a target that signs in if its server wants that, with the logins that are stored."""
+    """Return a target that signs in if its server requires that, and uses stored logins."""
     ways = target.targets if isinstance(target, FailoverParameters) else [target]
-    # This overrides a configuration as well: with off, no token at all is sent.
+    # The value off overrides a configuration as well: no token at all is sent.
     if how == "off":
         bare = [attrs.evolve(way, auth=None) if isinstance(way, HttpServerParameters) else way for way in ways]
         return attrs.evolve(target, targets=bare) if isinstance(target, FailoverParameters) else bare[0]

@@ -41,12 +41,12 @@ from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "reached", "single_target", "target_of", "traced"]
 
-# YAML is not read, but the error says so.
+# YAML can't be read, but it counts as a configuration, so that the error says so.
 CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
 
 
 def target_of(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Configured:
-    """Return the target for a `Client`, which signs in if its server wants that.
+    """Return the target for a `Client`; it signs in if its server requires that.
 
     Args:
         options: The command line.
@@ -82,7 +82,7 @@ def single_target(options: argparse.Namespace, what: str) -> StdioServerParamete
 
     Args:
         options: The command line.
-        what: The subject of the error about several ways to the server.
+        what: The subject of the error message about several ways to the server.
 
     Raises:
         Exit: If the command line names no target, an invalid one, or several ways to the server.
@@ -102,13 +102,14 @@ def _configured_auth(how: str | None, before: Callable[[], object], settings: ob
 
 def _named(name: str, arguments: Sequence[str], variables: dict[str, str], make_auth: MakeAuth) -> Configured:
     file = name.partition(":")[0]
-    # `mcp.json` could be a module of the official SDK.
+    # Configurations are recognised first: `mcp.json` could also be a module of the official SDK.
     is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(CONFIGS)
     if not is_elsewhere and (file.endswith(".py") or _is_module(name)):
         if file.endswith(".py") and not os.path.isfile(file):
             raise Exit(f"there is no file {file!r}{near_file(file)}")
-        # It runs in a process, as a host would start it: its output, and its crash, must not affect this one.
-        # The process gets only a few variables; without this one it might not find the modules that this process finds.
+        # The server runs in a child process, as a host would start it: its output, or a crash, must not affect this
+        # process. The child gets only a few variables; without PYTHONPATH it might not find the modules that this
+        # process finds.
         path = os.environ.get("PYTHONPATH", "")
         words = ["-m", "trio_mcp", "run", name, *(["--", *arguments] if arguments else ())]
         return StdioServerParameters(sys.executable, words, env={"PYTHONPATH": path} if path else {})
@@ -119,14 +120,14 @@ def _named(name: str, arguments: Sequence[str], variables: dict[str, str], make_
 
 def _is_module(name: str) -> bool:
     match = MODULE.fullmatch(name)
-    # A bare word may also be a mistyped command, so it counts only if there is such a module. Only the first package is
-    # looked for, because what lies below could not be found without importing it.
+    # A bare word may also be a mistyped command, so it counts as a module only if there is one. Only the topmost
+    # package is looked for, because a module in it could not be found without importing the package.
     return match is not None and (match[2] is not None or _is_importable(match[1].partition(".")[0]))
 
 
 def _is_importable(name: str) -> bool:
     try:
-        # It may also be in the current directory, which `python -m` searches, too.
+        # The module may also be in the current directory, which `python -m` searches, too.
         return bool(PathFinder.find_spec(name, [os.getcwd()]) or importlib.util.find_spec(name))
     except (ImportError, ValueError):  # ValueError: a loaded module that has no spec
         return False
@@ -141,10 +142,10 @@ def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Config
         make_auth: Reads the ``"auth"`` of the entry.
 
     Raises:
-        Exit: If it names no target.
+        Exit: If the word names no target.
         ConfigError: If the configuration is invalid.
     """
-    # A URL is looked for first, since it may end in `.json` as a configuration does.
+    # URLs are recognised first, since they may end in `.json` as a configuration does.
     scheme, separator, rest = name.partition(":")
     match scheme.lower():
         case "http" | "https" if rest.startswith("//"):
@@ -168,8 +169,8 @@ def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Config
 def _configured(path: str, name: str, variables: dict[str, str], make_auth: MakeAuth) -> Configured:
     config = read_config(path, variables=variables, make_auth=make_auth)
     if not name and len(config.names) != 1:
-        raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {config.listed}")
-    # Only this entry is read: another may be invalid, or lack its variables.
+        raise Exit(f"{path} does not have exactly one server: give {path}#NAME; its servers are: {config.listed}")
+    # Only this entry is read: the others may be invalid, or lack their variables.
     return config.target(name or config.names[0])
 
 
@@ -177,14 +178,15 @@ def _configured(path: str, name: str, variables: dict[str, str], make_auth: Make
 async def connected(
     options: argparse.Namespace, before_asking: Callable[[], object], *, may_ask: bool = True
 ) -> AsyncIterator[Client]:
-    """Connect to the server named on the command line, while the block runs.
+    """Connect to the server named on the command line, and stay connected while the block runs.
 
-    With a terminal, the server may ask its user. There is no language model to ask, except with ``--sample``.
+    If there is a terminal, the server may ask its user. It may ask a language model only with ``--sample``, which gives
+    the response.
 
     Args:
         options: The command line.
         before_asking: Called before the user is asked something on behalf of the server.
-        may_ask: Whether the server may ask, if there is a terminal.
+        may_ask: Whether the server may ask for input at all.
     """
     answers = _answers(options, before_asking) if may_ask else {}
     roots = [Path(root).resolve() for root in options.root] if options.root else None  # noqa: ASYNC240 - nothing runs yet
@@ -203,43 +205,44 @@ async def connected(
     try:
         async with client:
             is_open = True
-            # Known only once connected.
+            # The server's name is known only once the client is connected.
             if (asking := answers.get("elicitation")) is not None and client.server_info is not None:
                 asking.asker = client.server_info.name
             yield client
     except ProcessExited as exc:
-        # If it was `trio-mcp run` and could not load the file, it has said why, and its status is the right one.
+        # If the process was `trio-mcp run` and could not load the file, it has already said why, and its exit status is
+        # the right one.
         if not is_open and exc.returncode and exc.stderr_tail.rpartition("\n")[2].startswith("trio-mcp run: "):
             raise Exit("", exc.returncode) from None
-        # The error is shown without the standard error that it quotes: the process wrote that to ours already.
+        # The error is shown without quoting the process's standard error, which has already gone to ours.
         shown = ProcessExited(exc.command, exc.returncode)
         shown.answered = exc.answered
         raise shown from None
     except HttpError as exc:
         url = exc.target.partition(" ")[2].rstrip("/")
-        # Our own servers name the endpoint in the body.
+        # Our own servers already name the endpoint in the body.
         if exc.status == HTTPStatus.NOT_FOUND and not urlsplit(url).path and "/mcp" not in exc.excerpt:
             raise Exit(f"{exc}; did you mean {url}/mcp?", NO_CONNECTION) from None
         raise
 
 
 def _answers(options: argparse.Namespace, before_asking: Callable[[], object]) -> dict[str, Any]:
-    """Return the arguments of `Answers`: what the user is asked on a terminal, and what the command line answers."""
+    """Return the arguments of `Answers`, which let the server ask on a terminal, or answer from the command line."""
     found: dict[str, Any] = {}
     given: Given | None = getattr(options, "given", None)
     if has_terminal():
         found["elicitation"] = Dialogue(before_asking, given)
-    # Without either, elicitation is not declared, so that the server knows not to ask.
+    # Without a terminal or given answers, elicitation is not declared, so that the server knows not to ask.
     elif given:
         found |= {"elicitation": FormScript(given, options.command, before_asking), "elicitation_modes": ("form",)}
     if (text := getattr(options, "sample", None)) is not None:
-        # Tools are declared, because a model may ignore those that it is offered.
+        # The use of tools is declared, because a model may ignore the tools that it is offered.
         found |= {"sampling": lambda params: text, "sampling_features": ("tools",)}
     return found
 
 
 def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Target:
-    """Return the target for a `Client`; with ``--verbose``, one that shows what passes.
+    """Return the target for a `Client`; with ``--verbose``, it shows what passes over the link.
 
     Args:
         options: The command line.
@@ -252,7 +255,7 @@ def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: N
     target = target_of(options, before)
     if not options.verbose:
         return target
-    # Imported late: it takes as long to import as everything else together.
+    # This module is imported late, because its import takes as long as everything else together.
     from trio_mcp.cli.trace import Trace
 
     return Trace(before).of(target)
@@ -261,5 +264,5 @@ def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: N
 def _show_log(message: LoggingMessageNotificationParams) -> None:
     data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
     name = f" {clean_line(message.logger)}" if message.logger else ""
-    # Standard output is for the result alone, which a program may read.
+    # Log messages go to standard error: standard output is for the result alone, which a program may read.
     print(f"[{message.level}]{name}: {clean_line(data)}", file=sys.stderr)

@@ -21,28 +21,28 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Dialogue", "FormScript", "ProgressBar", "has_terminal"]
 
-MAX_LINE = 64 * 1024  # bytes; chosen: longer than any typed line, and a bound on the memory that a paste can fill
-# Chosen: it leaves most of an 80-column line to the message.
+MAX_LINE = 64 * 1024  # bytes; chosen: longer than any typed line, and a limit on the memory that a paste can fill
+# Chosen: this leaves most of an 80-column line for the message.
 BAR_LENGTH = 24
 
 
 class _Stopped(Exception):
-    """The user has stopped the dialogue; its text is the action to respond with, ``"decline"`` or ``"cancel"``."""
+    """The user has stopped the dialogue; the exception's text is the action to send, ``"decline"`` or ``"cancel"``."""
 
 
 def has_terminal() -> bool:
-    """Return whether a user can be asked: standard input and standard error must both be a terminal."""
+    """Return whether a user can be asked: standard input and standard error must both be terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 class Dialogue:
-    """The callback ``elicitation=`` of `Answers`: it asks on standard error, and reads standard input.
+    """An ``elicitation=`` callback for `Answers` that asks on standard error, and reads standard input.
 
     Questions that come at the same time are asked one after the other.
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
-        given: The values that the command line gives for fields. A form that these complete needs no dialogue.
+        given: The values that the command line gives for fields. A form that these complete is sent without a dialogue.
     """
 
     def __init__(self, before: Callable[[], object] = lambda: None, given: Given | None = None) -> None:
@@ -54,7 +54,7 @@ class Dialogue:
 
     async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> Any:
         """Ask the user. If this is cancelled, the question stays on the terminal without an answer."""
-        # There is one terminal: the questions of several calls must not mix.
+        # There is only one terminal, and the questions of several calls must not mix.
         async with self._turn:
             self.before()
             _say(f"\n{clean_line(self.asker)} asks:\n{paragraph(params.message, '  ')}")
@@ -66,12 +66,12 @@ class Dialogue:
                 return str(exc)
 
     async def _visit(self, url: str) -> str:
-        """Show the whole address and ask for consent (Safe URL Handling). The user opens the page, not this program."""
+        """Show the whole URL and ask for consent (Safe URL Handling); the user opens the page, not this program."""
         host = urlsplit(url).hostname or ""
-        # A name in another script may look like a known one; its encoded form can't.
+        # A host name in another script may look like a known one, but its encoded form can't.
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
         _say(f"It asks you to visit this page:\n  {clean(url)}\n  on the host {plain}")
-        # Pressing Return alone must not count as consent: the page is the server's choice.
+        # Pressing Return alone must not count as consent, because the server chose the page.
         agreed = await self._agrees("Do you agree? Then open it in your browser. [y/N] ", default=False)
         return "accept" if agreed else "decline"
 
@@ -93,13 +93,13 @@ class Dialogue:
             value = await self._field(name, field, name in required)
             if value is not None:
                 content[name] = value
-        # Users must be able to review a form before it is sent (`client/elicitation`, User Interaction Model), so this
-        # asks once more at the end.
+        # Users must be able to review a form before it is sent (`client/elicitation`, User Interaction Model), so there
+        # is one more question at the end.
         question = f"Send this to {clean_line(self.asker)}? [Y/n] " if fields else "Do you agree? [Y/n] "
         return content if await self._agrees(question, default=True) else "decline"
 
     async def _field(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
-        """Ask for a field until its value is valid; return None if it is left out."""
+        """Ask for a field until its value is valid; return None if the user leaves it out."""
         choices = choices_of(field)
         _say(_described(name, field, choices, required))
         default = field.get("default")
@@ -135,12 +135,12 @@ class Dialogue:
         return text
 
     async def _line(self) -> str:
-        # A thread that waits for a terminal can be neither stopped nor abandoned when the program ends.
+        # No thread is used: one that waits for a terminal can be neither stopped nor abandoned when the program ends.
         descriptor = sys.stdin.fileno()
         # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:
             await trio.lowlevel.wait_readable(descriptor)
-            # Not read through `sys.stdin`: its buffer would hide the bytes that `wait_readable` waits for.
+            # The bytes are not read through `sys.stdin`: its buffer would hide bytes from `wait_readable`.
             typed = os.read(descriptor, 4096)
             if not typed or len(self._typed) > MAX_LINE:  # Ctrl-D, or the terminal is closed
                 _say("")
@@ -152,7 +152,7 @@ class Dialogue:
 
 
 class FormScript:
-    """The callback ``elicitation=`` of `Answers` where there is no terminal: the command line fills in forms.
+    """An ``elicitation=`` callback for `Answers` without a terminal: the command line fills in the forms.
 
     A form with a missing or invalid field is declined.
 
@@ -199,7 +199,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-# The keywords that the forms of the specification may use (`client/elicitation`, Requested Schema).
+# The keywords that forms may use according to the specification (`client/elicitation`, Requested Schema).
 LIMITS = (
     ("minLength", "at least {} character{s}"),
     ("maxLength", "at most {} character{s}"),
@@ -259,7 +259,7 @@ class ProgressBar:
         else:
             head = f"{amount:g}"
         columns = shutil.get_terminal_size().columns
-        # One column less: a full line would wrap, and could not be erased.
+        # The last column stays free: a full line would wrap, and could not be erased.
         self._write(shorten(f"{head} {message}".rstrip(), columns - 1))
         self._shown = True
 

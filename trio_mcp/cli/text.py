@@ -1,4 +1,4 @@
-"""Text for people: the output of a server and blocks of content, made safe for a terminal."""
+"""Text for people: texts from a server, JSON and blocks of content, made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from trio_mcp.types.resources import BlobResourceContents
 
 __all__ = ["block_text", "clean", "clean_line", "decoded", "dumps", "paragraph", "shorten"]
 
-# Fixed, so that output is the same in a terminal and in a file.
+# The width is fixed, so that output is the same in a terminal and in a file.
 WIDTH = 80
 # Invisible characters, some of which can reorder or hide the text around them (UAX #9).
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
 def clean(text: str) -> str:
-    """Return a text without characters that could control a terminal or hide text; line breaks and tabs stay."""
+    """Return a text with characters escaped that could control a terminal or hide text; newlines and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
     return _escaped(text, "\n\t", lambda each: "" if each == "\r" else each.encode("unicode_escape").decode("ascii"))
 
 
 def clean_line(text: str) -> str:
-    """Return a text cleaned by `clean`, on one line."""
+    """Return a text cleaned as by `clean`, on one line."""
     return " ".join(clean(text).split())
 
 
@@ -47,9 +47,9 @@ def paragraph(text: str, indent: str) -> str:
     """Return a text wrapped to `WIDTH` columns; its own line breaks stay."""
     lines = []
     for line in clean(text).strip().splitlines():
-        # A line's own indentation stays, so that lists and code in descriptions keep their form.
+        # A line keeps its own indentation, so that lists and code in descriptions keep their form.
         own = line[: len(line) - len(line.lstrip())]
-        # Words stay whole, so that URLs and names can be copied.
+        # Words are not broken, so that URLs and names can be copied.
         filled = textwrap.wrap(
             line.strip(), WIDTH - len(indent) - len(own), break_long_words=False, break_on_hyphens=False
         )
@@ -58,10 +58,10 @@ def paragraph(text: str, indent: str) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Return indented JSON; if it goes to a terminal, characters that would control it are escaped."""
+    """Return indented JSON; if standard output is a terminal, characters that could control it are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if sys.stdout.isatty():
-        # Inside a JSON string an escape stands for the same character, so the value stays the same.
+        # Inside a JSON string, an escape represents the same character, so the value stays the same.
         text = _escaped(text, "\n", lambda each: json.dumps(each)[1:-1])
     return text
 
@@ -72,7 +72,7 @@ def dumps(value: Any) -> str:
 def decoded(data: str) -> bytes | None:
     """Decode Base64; return None if it is invalid."""
     try:
-        # Without `validate` Python would silently skip characters that don't belong there.
+        # Without `validate`, Python would silently skip invalid characters.
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return None

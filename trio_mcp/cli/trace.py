@@ -1,4 +1,4 @@
-"""``--verbose``: show on standard error what passes between the client and the server, without secrets."""
+"""``--verbose``: show on standard error, without secrets, what passes between the client and the server."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ from trio_mcp.link import Link
 from trio_mcp.stdio.parameters import StdioServerParameters
 
 if TYPE_CHECKING:
-    import httpx  # noqa: ASYNC127 - the one that this package depends on
+    import httpx  # noqa: ASYNC127 - for types only
 
 __all__ = ["Trace"]
 
 MAX_SHOWN = 500
-"""Characters of a message that are shown (chosen: six lines of a terminal)."""
+"""The most characters of a message that are shown (chosen: six lines of a terminal)."""
 MAX_OPEN = 1000
-"""Requests whose method is remembered until the response (chosen); a bridge may cancel any number of them."""
+"""The most requests whose method is remembered until the response (chosen): many may be cancelled and never get one."""
 CONNECT_TIMEOUT = 30.0
-"""Seconds to connect over HTTP, as without a trace; the session limits the rest."""
+"""Seconds to connect over HTTP, as without a trace; the session limits all other waits."""
 
 SENT, RECEIVED, NOTE = "-->", "<--", "***"
 
 
 class Trace:
-    """A trace, on standard error, of what passes over the links of targets.
+    """Writes a trace of what passes over the links of targets to standard error.
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
@@ -65,11 +65,11 @@ class Trace:
         self._before = before
         self._began: float | None = None
         self._open: dict[RequestId, tuple[str, float]] = {}
-        # There is one for all links, so that a session keeps its name.
+        # All links share one masker, so that a session keeps the name that replaces its id.
         self._masker = Masker()
 
     def of(self, target: Configured) -> Target:
-        """Return a target for a `Client` that is traced."""
+        """Return a target for a `Client` whose links are traced."""
         if isinstance(target, FailoverParameters):
             return attrs.evolve(target, targets=[self.of(each) for each in target.targets])
         if isinstance(target, HttpServerParameters):
@@ -84,12 +84,12 @@ class Trace:
 
     def head(self, mark: str, line: str, headers: Mapping[str, str] | None = None) -> None:
         """Write the head of an HTTP message."""
-        # They are pairs, which the masker recognises by the name of the list.
+        # The masker recognises headers as pairs in a list of this name.
         shown = self._masker.value({"headers": [[*each] for each in (headers or {}).items()]})["headers"]
         self._write(mark, mask_text(line), "".join(f"\n{name}: {value}" for name, value in shown))
 
     def message(self, mark: str, message: Incoming) -> None:
-        """Write a message, or what came in place of one."""
+        """Write a message, or whatever came in place of one."""
         match message:
             case Request(id=id_, method=method, params=params):
                 if mark == SENT:
@@ -163,7 +163,7 @@ class _Traced:
 
 @attrs.frozen
 class _TracedHttp(HttpConnector):
-    """A connector for a server that has a URL, which traces the heads of HTTP as well."""
+    """A connector for a server with a URL, which also traces the heads of HTTP messages."""
 
     trace: Trace
 
@@ -176,7 +176,7 @@ class _TracedHttp(HttpConnector):
 
     @contextlib.asynccontextmanager
     async def _http(self) -> AsyncIterator[Link]:
-        import httpx  # noqa: ASYNC127 - a moment before anything runs
+        import httpx  # noqa: ASYNC127 - it takes a moment, before anything else runs
 
         from trio_mcp.http.client.door import sse_client
         from trio_mcp.http.client.proxies import proxy_of
@@ -184,7 +184,7 @@ class _TracedHttp(HttpConnector):
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
-        # The link sets the limits itself.
+        # The link limits its connections itself.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with (
             httpx.AsyncClient(
@@ -192,7 +192,8 @@ class _TracedHttp(HttpConnector):
                 limits=limits,
                 headers={"User-Agent": f"trio-mcp/{__version__}"},
                 event_hooks={"request": [self._asked], "response": [self._answered]},
-                # As a link without such a client does: httpx by itself uses a proxy for this machine's servers, too.
+                # These settings are those of a link without a trace. By default httpx would use a proxy even for
+                # servers on this machine.
                 verify=trusting(),
                 proxy=proxy_of(self.parameters.url),
                 trust_env=False,
@@ -252,7 +253,7 @@ class _Write(trio.abc.SendChannel[SessionMessage]):
     _trace: Trace
 
     async def send(self, value: SessionMessage) -> None:
-        # Written first, as over HTTP the heads of its exchange are written while it is sent.
+        # The message is traced before it is sent: over HTTP, the heads of its exchange are traced during the send.
         self._trace.message(SENT, value.message)
         await self._channel.send(value)
 

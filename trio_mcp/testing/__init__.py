@@ -1,7 +1,8 @@
 """Tools to test programs that use this library: a fixture, a recorder, faults, a check of transports, strategies.
 
-Neither a client nor a server imports it; `trio_mcp.conformance` checks those of others, too. What needs Hypothesis or
-pytest is imported on first use; the extra for them is ``trio-mcp[testing]``.
+Neither a client nor a server imports this package. To check clients and servers, including those not made with this
+library, see `trio_mcp.conformance`. The parts that need Hypothesis or pytest are imported on first use; the extra
+``trio-mcp[testing]`` installs both.
 """
 
 from typing import TYPE_CHECKING

@@ -25,11 +25,13 @@ class RecordedCall:
 
     Attributes:
         method: Its method: ``"tools/call"``.
-        params: Its parameters as the server got them first, without ``_meta``.
-        result: The result as plain data; None until there is one. While it waits for input, it says what was asked.
-        error: The exception that the request ended with instead: an `McpError`, or `trio.Cancelled`.
+        params: Its parameters as the server first got them, without ``_meta``.
+        result: The result as plain data; None until there is one. While the request waits for input, this is the result
+            that asks for it.
+        error: The exception that the request ended with instead, such as an `McpError` or `trio.Cancelled`.
         rounds: How often it was sent. In the modern era a client sends a request again with the input that was asked
-            for (2026-07-28, `basic/patterns/mrtr`); in the legacy era it is one request, whatever is asked.
+            for (2026-07-28, `basic/patterns/mrtr`); in the legacy era it sends the request once, whatever the server
+            asks.
     """
 
     method: str
@@ -51,7 +53,7 @@ class RecordedCall:
 
     @property
     def text(self) -> str:
-        """The text of all text blocks of a tool's result, joined by newlines."""
+        """The text of all text blocks in a tool's result, joined by newlines."""
         blocks = (self.result or {}).get("content", ())
         return "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
@@ -60,8 +62,8 @@ class CallRecorder:
     """Middleware that keeps the requests that a server gets, in the order of their arrival.
 
     Attributes:
-        calls: The requests that one of the server's handlers answers: calls, lists, reads, prompts, completions. A
-            request that asks for input is one of them, however many rounds it takes.
+        calls: The requests that one of the server's handlers responds to: calls, lists, reads, prompts, completions. A
+            request whose handler asks for input appears once, however many rounds it takes.
     """
 
     def __init__(self) -> None:
@@ -88,13 +90,13 @@ class CallRecorder:
         return result
 
     def _resumed(self, method: str, params: dict[str, Any]) -> RecordedCall | None:
-        """Return the call that this is a further round of."""
+        """Return the recorded call that a request with these parameters continues; None if it is a new one."""
         if not _ROUND & params.keys():
             return None
         first = {key: value for key, value in params.items() if key not in _ROUND}
         for call in reversed(self.calls):
             result = call.result or {}
-            # The state is the server's, so it distinguishes two calls that are otherwise equal.
+            # The server makes the state, so it distinguishes two calls that are otherwise equal.
             if result.get("resultType") == INPUT_REQUIRED and result.get("requestState") == params.get("requestState"):
                 before = {key: value for key, value in call.params.items() if key not in _ROUND}
                 if (call.method, before) == (method, first):
@@ -107,7 +109,7 @@ class CallRecorder:
         return [(call.name, call.arguments) for call in self.calls if call.method == "tools/call"]
 
     def of(self, name: str) -> list[RecordedCall]:
-        """Return the requests for a tool, prompt or resource, or all of a method: ``recorder.of("tools/list")``."""
+        """Return the requests for a tool, prompt or resource, or all with a method: ``recorder.of("tools/list")``."""
         return [call for call in self.calls if name in (call.name, call.method)]
 
     @contextlib.contextmanager
@@ -118,20 +120,20 @@ class CallRecorder:
         try:
             yield self
         finally:
-            # It is found by its identity, since others may have been added meanwhile.
+            # The recorder is found by its identity, since other middleware may have been added meanwhile.
             settings.middleware = tuple(each for each in settings.middleware if each is not self)
 
 
 def record_calls(server: BaseServer) -> contextlib.AbstractContextManager[CallRecorder]:
     """Record the requests that a server gets while a block runs: ``with record_calls(server) as recorder: ...``.
 
-    It does not matter which client sends them over which transport. The requests of mounted servers are among them.
+    It does not matter which client sends them over which transport. Requests to mounted servers are included.
 
     Args:
         server: A `Server` or `ProxyServer` in this process.
 
     Raises:
-        TypeError: If it is not one.
+        TypeError: If ``server`` is of another type.
     """
     if not isinstance(server, BaseServer):
         raise TypeError(f"only a Server in this process can be recorded, got {type(server).__name__}")

@@ -19,17 +19,17 @@ __all__ = ["client_fixture"]
 def client_fixture(
     target: Target | None = None, *, fixture: str | None = None, **options: Unpack[ClientOptions]
 ) -> Any:
-    """Return a fixture of pytest-trio, a `Client` that is connected during a test: ``client = client_fixture(server)``.
+    """Return a pytest-trio fixture that is a connected `Client` during a test: ``client = client_fixture(server)``.
 
     Each test gets its own client and its own run of the server.
 
     Args:
         target: The target of the client: a `Server`, or anything else that a `Client` takes.
-        fixture: The name of a fixture that returns the target, instead.
+        fixture: The name of a fixture that returns the target; given in place of ``target``.
         options: The further arguments of `Client`.
 
     Raises:
-        TypeError: If there is no target, there are two, or an option is unknown.
+        TypeError: If neither or both of ``target`` and ``fixture`` are given, or an option is unknown.
     """
     if (target is None) == (fixture is None):
         raise TypeError("client_fixture() takes a target, or the name of a fixture that returns one")

@@ -20,16 +20,16 @@ __all__: list[str] = []
 T = TypeVar("T")
 
 SOME = 8
-"""Messages that are sent, or received, while there is a cancellation (chosen)."""
+"""Messages to send or receive in an operation that is then cancelled (chosen)."""
 
 
 class _Steps(trio.abc.Instrument):
     """Counts the steps of all tasks while it is on, and cancels a scope after one of them.
 
     Attributes:
-        last: The number of that step, 0 for before the first; None to cancel nothing.
+        last: The number of steps after which to cancel, 0 for before the first; None to cancel nothing.
         scope: The scope.
-        count: The steps that there were.
+        count: The number of steps so far.
     """
 
     def __init__(self, last: int | None = None) -> None:
@@ -39,21 +39,21 @@ class _Steps(trio.abc.Instrument):
         self._is_on = False
 
     def on(self) -> None:
-        """Begin."""
+        """Begin to count."""
         trio.lowlevel.add_instrument(self)
         self._is_on = True
         # `after_task_step` would be too late for a cancellation before the first step.
         self._look()
 
     def off(self) -> None:
-        """End; do nothing if it has not begun."""
+        """Stop counting; do nothing if counting has not begun."""
         if self._is_on:
             self._is_on = False
             trio.lowlevel.remove_instrument(self)
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
-        """Count the steps of a block, and cancel it."""
+        """Count steps while a block runs, and cancel the block after the chosen one."""
         with self.scope:
             self.on()
             try:
@@ -61,7 +61,7 @@ class _Steps(trio.abc.Instrument):
             finally:
                 self.off()
 
-    # The steps of all tasks count: it matters how far the transport's own have come when the cancellation strikes.
+    # The steps of all tasks count: it matters how far the transport's own tasks have come at the cancellation.
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.count += 1
         self._look()
@@ -75,9 +75,9 @@ class _Steps(trio.abc.Instrument):
 
 
 async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
-    """Run a scenario, and again with a cancellation at each of its steps, or at as many as are asked for."""
+    """Run a scenario, then again with a cancellation at each of its steps, but at no more than `Stage.places` steps."""
     await scenario(whole := _Steps())
-    # A few more steps are tried than were counted: Trio shuffles its tasks, so the next run may take longer.
+    # Places a few steps beyond those counted are tried, too: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
     # The places are spread over the whole scenario: the last steps, in which things are closed, matter as much as the
     # first.
@@ -95,7 +95,7 @@ async def cancel_open(stage: Stage) -> None:
             steps.on()
             try:
                 async with stage.pair():
-                    # This comes before anything happens in the block, which this rule is not about.
+                    # Counting stops before the block does anything, since this rule is not about the block.
                     steps.off()
             finally:
                 steps.off()
@@ -110,7 +110,7 @@ async def cancel_leave(stage: Stage) -> None:
             try:
                 async with stage.pair() as (client, server):
                     await stage.talk(client, server)
-                    # The other end does not take it, so leaving finds a message on its way.
+                    # The other end does not receive this message, so it is still in transit when the block is left.
                     await client.send(stage.note())
                     steps.on()
             finally:
@@ -122,7 +122,7 @@ async def cancel_leave(stage: Stage) -> None:
 async def _leaves_nothing(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     before = [(now, now()) for now in (tasks, descriptors)]
     await scenario(_Steps())
-    # Things that are left even without a cancellation break another rule.
+    # Tasks or descriptors that are left even without a cancellation break another rule.
     watched = [(now, at_first) for now, at_first in before if not await stage.nothing_left(now, at_first)]
 
     async def watching(steps: _Steps) -> None:
@@ -147,22 +147,22 @@ async def cancellation(stage: Stage) -> None:
         async with stage.pair():
             scope.cancel()
             await trio.sleep_forever()
-        went_on.append("what follows a block that was cancelled")
+        went_on.append("the code after a block that was cancelled")
     async with stage.pair() as ends:
         for each in ends:
-            # The outer bound is for a receive that swallows its cancellation and goes on waiting.
+            # The timeout is for a receive that swallows its cancellation and goes on waiting.
             with trio.move_on_after(stage.timeout), trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
 
                     @nursery.start_soon
                     async def cancel(scope: trio.CancelScope = scope) -> None:
-                        # The cancellation comes once the receive waits: earlier, it would strike at a checkpoint on the
-                        # way there.
+                        # The cancellation comes once the receive waits: earlier, it would strike at a checkpoint before
+                        # the wait.
                         await settled()
                         scope.cancel()
 
                     await each.link.read.receive()
-                    went_on.append(f"a receive of the {each.name}'s that was cancelled")
+                    went_on.append(f"a cancelled receive of the {each.name}")
     if went_on:
         raise stage.broken(f"{went_on[0]} went on as if nothing had happened")
 
@@ -180,7 +180,8 @@ async def checkpoints(stage: Stage) -> None:
         try:
             with assert_checkpoints():
                 done.append(await operation)
-        # If the operation has not returned, the error is the transport's own, and not a missing checkpoint.
+        # If the operation has not returned, the transport itself raised the error, and it says nothing about
+        # checkpoints.
         except AssertionError:
             if not done:
                 raise
@@ -193,7 +194,7 @@ async def checkpoints(stage: Stage) -> None:
             for name, other in (("client", "server"), ("server", "client")):
                 await check(f"the {name}'s send", ends[name].write.send(SessionMessage(stage.note())))
                 await check(f"the {other}'s receive", ends[other].read.receive())
-                # With this trait the server may not begin: its send would wait for a request that never comes.
+                # With this trait the server can't send on its own: its send would wait for a request that never comes.
                 if "calls_only" in stage.traits:
                     break
             for half in (client.write, client.read, server.write, server.read):
@@ -202,9 +203,9 @@ async def checkpoints(stage: Stage) -> None:
         raise stage.broken(f"no checkpoint: {', '.join(without)}")
 
 
-# `async with` has no place between opening and its block where a check of the opening could end.
+# With a plain `async with`, nothing can run between the opening and the block, where a check of the opening must end.
 class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
-    """A block whose opening and leaving are checked."""
+    """A context manager whose opening and leaving are checked."""
 
     def __init__(self, manager: contextlib.AbstractAsyncContextManager[tuple[Link, Link]], check: Any) -> None:
         self._manager = manager
@@ -235,8 +236,8 @@ async def cancel_send(stage: Stage) -> None:
                     with stage.within(f"{SOME} sends"), steps.cancelling():
                         for _ in range(SOME):
                             await source.link.write.send(SessionMessage(message := stage.note()))
-                            # The message counts only after its send: one that raises `Cancelled` must not have sent
-                            # anything.
+                            # The message counts only once its send has returned: a send that raises `Cancelled` must
+                            # not have sent anything.
                             sent.append(message)
 
             await _everywhere(stage, scenario)
@@ -251,14 +252,14 @@ async def cancel_send(stage: Stage) -> None:
 
 @contextlib.asynccontextmanager
 async def _checking(stage: Stage, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
-    """Read all the while, and check that exactly what was sent arrives."""
+    """Read while the block runs and after it, and check that exactly the messages in ``sent`` arrive."""
     last = stage.note()
     arrived: list[Incoming] = []
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
         async def read() -> None:
-            # Where messages overtake each other, the last one need not come last.
+            # If messages may overtake each other, the last one need not come last.
             while len(arrived) <= len(sent) or last not in arrived:
                 if not (taken := await target.collect(1)):
                     break
@@ -268,9 +269,9 @@ async def _checking(stage: Stage, source: End, target: End, sent: list[Incoming]
         await source.send(last)
     due, came = ([number_of(each) for each in some] for some in ([*sent, last], arrived))
     if lost := [number for number in due if number not in came]:
-        raise stage.broken(f"a send of the {source.name}'s, {when}: {len(lost)} of {len(due)} messages were lost")
+        raise stage.broken(f"a send of the {source.name}, {when}: {len(lost)} of {len(due)} messages were lost")
     if len(came) > len(due):
-        raise stage.broken(f"a send of the {source.name}'s, {when}: a message arrived though its send was cancelled")
+        raise stage.broken(f"a send of the {source.name}, {when}: a message arrived though its send was cancelled")
 
 
 @rule("A receive that is cancelled, at any step, loses nothing; the link goes on")
@@ -290,7 +291,7 @@ async def cancel_receive(stage: Stage) -> None:
                     arrived += await target.collect(SOME - len(arrived))
                 lost = {number_of(each) for each in sent} - {number_of(each) for each in arrived}
                 if lost:
-                    raise stage.broken(f"a receive of the {target.name}'s, {steps}: {len(lost)} of {SOME} were lost")
+                    raise stage.broken(f"a receive of the {target.name}, {steps}: {len(lost)} of {SOME} were lost")
 
             await _everywhere(stage, scenario)
 
@@ -308,7 +309,8 @@ async def cancel_close(stage: Stage) -> None:
                 with stage.within("aclose()"), steps.cancelling():
                     await channel.aclose()
                 closed = isinstance(await each.attempt(half, "after its close"), trio.ClosedResourceError)
-                # If the first run saw no end, the others won't either, and each wait for it would take a whole timeout.
+                # If the other end saw no end in the first run, it won't in later ones, where each wait for the end
+                # would take a whole timeout.
                 found = closed, half == "write" and usually != (True, False) and await other.ends()
                 # A close that fails even without a cancellation breaks another rule.
                 usually = usually or found

@@ -26,10 +26,10 @@ RULES: Final = {
 """Every rule of the contract, by name."""
 
 FIRST: Final = RULES["opens"]
-"""Without this rule, no other can be checked."""
+"""The rule without which no other can be checked."""
 
 AT_MOST: Final = 30
-"""The most time that a rule may take before it is given up, as a multiple of the timeout (chosen)."""
+"""The longest time that the check of a rule may take, as a multiple of the timeout (chosen)."""
 
 
 @attrs.frozen
@@ -38,9 +38,9 @@ class ContractReport:
 
     Attributes:
         kept: The rules that the transport keeps.
-        broken: The rules that it breaks, and what happened.
-        waived: The rules that it breaks and need not keep, and the trait that says so.
-        unchecked: The rules that were not checked, and why.
+        broken: The rules that it breaks, each with what happened.
+        waived: The rules that it breaks but need not keep, each with the trait that excuses it.
+        unchecked: The rules that were not checked, each with the reason.
     """
 
     kept: tuple[str, ...]
@@ -58,7 +58,7 @@ class ContractReport:
 
 
 class ContractBroken(AssertionError):
-    """A transport breaks the contract; the text names each rule that it breaks, with what happened.
+    """A transport breaks the contract; the message names each rule that it breaks, with what happened.
 
     Attributes:
         report: The report of the check.
@@ -84,23 +84,26 @@ async def check_transport(
 ) -> ContractReport:
     """Check that a transport keeps the contract of a link.
 
-    Each function that is passed in returns an async context manager that opens a new connection, and closes it when its
-    block ends. They are called again and again, and for some rules several times at once. Their own code counts as the
-    transport's: if one opens a nursery, for example, this wraps what is raised in the block, which breaks a rule.
+    ``pair``, ``raw`` and ``cut`` each return an async context manager that opens a new connection, and closes it when
+    its block ends. They are called again and again, and for some rules several connections are open at once. Their own
+    code counts as part of the transport: if one opens a nursery, for example, that nursery wraps exceptions raised in
+    the block, which breaks a rule.
 
     Args:
         pair: Yields the two ends of a connection, as links: the client's, then the server's.
         raw: Yields a link, and the stream at the other end of its connection, to be fed with bytes.
         cut: Yields a link, and a function, sync or async, that destroys its connection as a crash would.
-        traits: The promises that the transport does not make. The rules that a trait stands for are still checked: if
-            the transport keeps them all, the trait is wrong.
+        traits: The promises that the transport does not make. The rules that a trait excuses it from are still checked:
+            if the transport keeps one of them and breaks none, the trait counts as wrong.
         rules: The names of the rules to check; all of them by default.
         frame: Turns a JSON text into the bytes that carry it over the raw stream; by default a line.
-        max_message_size: The longest message that the link from ``raw`` accepts, in bytes; small, so that one over the
-            limit is sent quickly.
+        max_message_size: The longest message that the link from ``raw`` accepts, in bytes; it should be small, so that
+            a message over the limit is sent quickly.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
-        places: At how many places each operation is cancelled. If it has more, they are spread over it.
-        timeout: Seconds for anything that must happen. Trio's clock counts, so a `MockClock` can make a hang short.
+        places: The greatest number of places at which each operation is cancelled. If an operation has more, the places
+            are spread over it.
+        timeout: Seconds that anything that must happen may take, on Trio's clock: with a `MockClock`, a hang takes no
+            real time.
 
     Raises:
         ContractBroken: If the transport breaks a rule, or has a trait that it does not need.
@@ -120,14 +123,14 @@ async def check_transport(
         max_message_size=max_message_size,
     )
     chosen = [rule for name, rule in RULES.items() if rules is None or name in rules]
-    # A limit without `raw` is of no use: its rule needs a stream to feed.
+    # `max_message_size` counts as given only together with `raw`: its rule needs a stream to feed.
     given = {"raw": raw, "cut": cut, "max_message_size": raw and max_message_size}
     kept: list[str] = []
     broken: dict[str, str] = {}
     waived: dict[str, str] = {}
     unchecked: dict[str, str] = {}
-    # This rule is checked even if it was not asked for: where nothing opens, each rule would run into its timeouts and
-    # blame something else.
+    # `FIRST` is checked even if it was not chosen: if nothing opens, each rule would run into its timeouts and blame
+    # something else.
     if (trouble := await _trouble(FIRST, stage)) is not None:
         broken[FIRST.name] = trouble
         unchecked = {rule.name: "no connection works" for rule in chosen if rule is not FIRST}
@@ -142,8 +145,8 @@ async def check_transport(
         else:
             broken[rule.name] = trouble
     for trait in traits:
-        # A trait may stand for several rules, and is needed if one of them is broken. With `rules=` perhaps none was
-        # checked, which proves nothing.
+        # A trait may excuse a transport from several rules, and is needed if one of them is broken. If `rules` selects
+        # none of them, nothing is known about the trait.
         if trait not in waived.values():
             needless = [name for name in kept if RULES[name].unless == trait]
             broken |= dict.fromkeys(needless, f"the trait {trait!r} is declared, but the rule is kept")
@@ -163,7 +166,7 @@ def _known(kind: str, names: Collection[str], known: Collection[str]) -> None:
 
 
 async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
-    """Check a rule, and return how it is broken; None if it is kept."""
+    """Check a rule, and return a description of how it is broken; None if it is kept."""
     stage.found.clear()
     raised: list[Exception] = []
     over = trio.Event()
@@ -174,10 +177,10 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
         with scope:
             try:
                 await rule.check(stage)
-            # No more is caught: Ctrl-C and cancellations are not the transport's fault, and have to get out.
+            # Nothing wider is caught: Ctrl-C and cancellations are not the transport's fault, and must propagate.
             except Exception as exc:
                 raised.append(exc)
-        # This is outside the scope, so that it is also reached when the scope was cancelled.
+        # The event is set outside the scope, so that it is also set if the scope was cancelled.
         over.set()
 
     # The rule runs in a separate task, so that it can be given up.
@@ -192,20 +195,19 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
             with trio.move_on_after(stage.timeout):
                 await over.wait()
             if not over.is_set():
-                # This is repeated: there may be a shield within the shield, or a loop that catches what is raised in
-                # it.
+                # This is repeated: there may be a shield within the shield, or a loop that catches the exception.
                 _wrest(tasks[0])
-    # The first finding says the most; later trouble may follow from it.
+    # The first finding is the most telling; later trouble may follow from it.
     return next(iter([*stage.found, *map(_told, raised)]), None)
 
 
 def _wrest(task: trio.lowlevel.Task) -> None:
-    """Raise an exception in what a task waits for although it is cancelled: the transport has shielded the wait."""
+    """Raise an exception where a task, or a task it waits for, still waits although cancelled: the wait is shielded."""
     children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     for child in children:
         _wrest(child)
-    # Only tasks that wait for no other task are woken: Trio's own waits for the end of a nursery must not be disturbed.
-    # This leaves whatever the task waited on in disorder, but the transport is broken, and would hang the whole
+    # Only tasks that wait for no other task are woken: a nursery's own wait for its tasks must not be disturbed. This
+    # leaves whatever the task waited on in disorder, but the transport is broken, and would otherwise hang the whole
     # program.
     if not children:
         error = TimeoutError("a shielded wait that does not end; check_transport has ended it")
@@ -213,7 +215,7 @@ def _wrest(task: trio.lowlevel.Task) -> None:
 
 
 def _told(exc: BaseException) -> str:
-    # The nurseries of the rules wrap what is raised in them, which says nothing about the transport.
+    # The rules' own nurseries wrap what is raised in them, which says nothing about the transport.
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return f"it raised {exc!r}"

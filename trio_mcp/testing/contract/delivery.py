@@ -1,4 +1,4 @@
-"""Rules about messages on their way: what arrives, how often, in which order, and unchanged."""
+"""Rules about delivery: messages arrive once, in order and unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY: Final = 4 * BUFFER
 """Messages that don't fit into the buffers of a link (chosen)."""
 
 ENVELOPE: Final = 200
-"""Bytes of a message without its value, at most."""
+"""The most bytes of a message apart from its value."""
 
 
 @rule("A connection opens, carries a request and its response, and closes")
@@ -53,15 +53,15 @@ class _Direction:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.source.send_all, messages)
             self.arrived = await self.target.collect(len(messages))
-            # Nothing more is due, so what comes now is a message too many.
+            # Nothing more is due, so any message that comes now is one too many.
             self.arrived += await self.target.more()
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of what arrived, each where it came first."""
+        """The numbers of the sent messages that arrived, in the order of their first arrival."""
         known = {number_of(message) for message in self.sent}
         arrived = (number_of(message) for message in self.arrived)
-        # Messages that are foreign or come twice break the rule `once`; this is for the order alone.
+        # Messages that were not sent, or come twice, break the rule `once`; these numbers are for the order alone.
         return [number for number in dict.fromkeys(arrived) if number is not None and number in known]
 
 
@@ -69,7 +69,7 @@ async def _converse(stage: Stage) -> tuple[_Direction, _Direction]:
     """Let the client send many messages, then the server its responses and, if it may, as many notifications."""
     async with stage.pair() as (client, server):
         up, down = _Direction(client, server), _Direction(server, client)
-        # There are long messages among short ones: a transport that carries each separately will mix them up.
+        # There are long messages among short ones: a transport that carries each message separately may reorder them.
         await up.run([stage.call("x" * 100_000 * (n % 32 == 0)) if n % 4 == 0 else stage.note() for n in range(MANY)])
         down.sent = []
         for n, message in enumerate(up.arrived):
@@ -111,7 +111,7 @@ async def unasked(stage: Stage) -> None:
         for source, target in ((client, server), (server, client)):
             for message in (stage.note(), request := stage.call(), stage.note()):
                 await source.send(message)
-                await target.take(message, "without a request of the client's")
+                await target.take(message, "without a request from the client")
             response = stage.answer(request)
             await target.send(response)
             await source.take(response, f"the {target.name}'s response")
@@ -122,7 +122,7 @@ async def unasked(stage: Stage) -> None:
 
 @rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
 async def kinds(stage: Stage) -> None:
-    # A double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are two ids.
+    # A double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are different ids.
     ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
     async with stage.pair() as (client, server):
         for message in (Notification("check/bare"), Notification("check/empty", {})):
@@ -139,7 +139,7 @@ async def kinds(stage: Stage) -> None:
 
 
 def _content(name: str, sentence: str, values: Callable[[], Iterable[tuple[str, Any]]]) -> ContractRule:
-    """Make a rule about values that travel in a request and in its response, each with a name for what is reported."""
+    """Return a rule about values that travel in a request and in its response; each has a name for the report."""
 
     async def check(stage: Stage) -> None:
         async with stage.pair() as (client, server):
@@ -159,10 +159,10 @@ def _nested(levels: int) -> Iterator[tuple[str, Any]]:
 
 # `str.splitlines` splits at all of these. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section 7).
 _SEPARATORS: Final = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-# JSON demands escapes only for the controls below U+0020 (RFC 8259, section 7): DEL and the C1 controls may travel raw.
+# JSON requires escapes only for the controls below U+0020 (RFC 8259, section 7): DEL and C1 controls may travel raw.
 _CONTROLS: Final = (*range(32), *range(0x7F, 0xA0))
 _TEXTS: Final = {
-    # Parsers may ignore it at the start of a text (RFC 8259, section 8.1); within a string it is content.
+    # Parsers may ignore one at the start of a JSON text (RFC 8259, section 8.1); within a string it is content.
     "a byte order mark": "\ufeffa\ufeff",
     "an emoji of several characters": "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea",
     "a combining character": "e\u0301 \u00e9",
@@ -178,10 +178,10 @@ _NUMBERS: Final = (
     [1, 1.0, True, None, False, 0, 0.0],
 )
 # In JavaScript, assigning to `__proto__` sets the prototype, and the member is lost. A link that rewrites messages
-# could take `id` and the like for members of the envelope.
+# might mistake keys such as `id` for members of the envelope.
 _KEYS: Final = ("", " ", "__proto__", "constructor", "toString", "__class__", "jsonrpc", "id", "method", "a.b", "$ref")
 _EMPTY: Final[list[Any]] = ["", [], {}, None, [[]], [{}], {"": {}}, {"": None}]
-# The default limit of servers over sockets and HTTP, in bytes.
+# The default size limit of servers over sockets and HTTP, in bytes, less the envelope.
 _LARGE: Final = 4 * 1024 * 1024 - ENVELOPE
 
 CONTENT: Final = (
@@ -236,7 +236,7 @@ CONTENT: Final = (
         lambda: [("4 MiB in one string", "x" * _LARGE), ("4 MiB of emoji", "\U0001f469" * (_LARGE // 4))],
     ),
 )
-"""The rules about content, which differ only in it."""
+"""The rules about content, which differ only in their values."""
 
 
 @rule(
@@ -250,7 +250,7 @@ async def unsendable(stage: Stage) -> None:
             bad = (stage.call(value), stage.note(value))
             await client.send_all((*bad, good))
             arrived = await _until(server, good)
-            # Some links hand on objects, and so have no trouble with them.
+            # A link that passes Python objects on as they are can deliver even these.
             if bad[0] not in arrived:
                 failure = await client.receive()
                 if not isinstance(failure, TransportFailure) or failure.request_id != bad[0].id:
@@ -260,7 +260,7 @@ async def unsendable(stage: Stage) -> None:
             got = await client.receive()
             if got != response and not (isinstance(got, ErrorResponse) and got.id == good.id):
                 raise stage.broken(f"a response with {what} was sent, and the client got {shown(got)}")
-            # The link itself must have survived, in both directions.
+            # The link itself must still work in both directions.
             await stage.talk(client, server, what=f"after {what}")
 
 

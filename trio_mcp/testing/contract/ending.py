@@ -22,8 +22,8 @@ __all__: list[str] = []
 
 @rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
 async def flushed(stage: Stage) -> None:
-    # Each case has its own connection, since a closed one is of no more use. Behind a full buffer a close may overtake
-    # what waits.
+    # Each case has its own connection, since a closed one can't be used again. The counts go beyond a full buffer,
+    # where a close may overtake the messages that wait.
     for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
         async with stage.pair() as ends:
             for source, target in ways(stage, *ends)[way : way + 1]:
@@ -38,7 +38,7 @@ async def flushed(stage: Stage) -> None:
                     arrived = set(map(number_of, await target.collect(count)))
                 lost = [message for message in sent if number_of(message) not in arrived]
                 if lost:
-                    text = f"{len(lost)} of {count} messages of the {source.name}'s, sent before it closed, were lost"
+                    text = f"{len(lost)} of {count} messages that the {source.name} sent before it closed were lost"
                     raise stage.broken(f"{text}, such as {shown(lost[0])}")
 
 
@@ -49,7 +49,8 @@ async def crossing(stage: Stage) -> None:
             for source, target in ways(stage, *ends)[way : way + 1]:
                 if "calls_only" not in stage.traits or target is ends[0]:
                     nursery.start_soon(_push, stage, target)
-                    # It reads on: otherwise the other end would wait for room, and this would test backpressure.
+                    # The end that closes still reads: otherwise the other end would wait for room, and this would test
+                    # backpressure.
                     nursery.start_soon(source.ends)
                 sent = [stage.note() for _ in range(count)]
                 await source.send_all(sent)
@@ -57,14 +58,14 @@ async def crossing(stage: Stage) -> None:
                 if len(arrived := await target.collect(count)) < count:
                     text = f"the {source.name} closed while the {target.name} was sending"
                     raise stage.broken(
-                        f"{text}: {count - len(arrived)} of {count} messages of the {source.name}'s were lost"
+                        f"{text}: {count - len(arrived)} of {count} messages from the {source.name} were lost"
                     )
             nursery.cancel_scope.cancel()
 
 
 async def _push(stage: Stage, end: End) -> None:
-    """Send more than fits into the buffers, or until the other end takes no more."""
-    # The number is bounded: a clock that jumps when nothing happens would stand still.
+    """Send more messages than fit into the buffers, but stop once a send raises."""
+    # The number is bounded: with endless sends, a clock that jumps when nothing happens would stand still.
     for _ in range(4 * BUFFER):
         if await end.attempt("write", "while the other end closes") is not None:
             return
@@ -81,7 +82,7 @@ async def end(stage: Stage) -> None:
             await stage.talk(*ends)
             source, target = ends if way == 0 else ends[::-1]
             await source.close()
-            # To a client, a server that ends may count as lost: a server process should not exit first.
+            # A client may count a server that ends as lost, because a server process should not exit first.
             rest = await target.rest()
             if way == 0 or not all(_is_loss(message) for message in rest) or len(rest) > 1:
                 for message in rest:
@@ -97,7 +98,7 @@ async def closed(stage: Stage) -> None:
             for index in order:
                 for _ in range(2):
                     with stage.within("aclose()"):
-                        # Closing again has to succeed silently, as `trio.abc.AsyncResource` demands.
+                        # Closing again has to succeed silently, as `trio.abc.AsyncResource` requires.
                         await halves[index].aclose()
             for each, half in itertools.product((client, server), ("read", "write")):
                 raised = await each.attempt(half, "after its own close")
@@ -117,7 +118,7 @@ async def waking(stage: Stage) -> None:
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                # The close comes once it waits: the rule `closed` is about a receive that begins after the close.
+                # The close comes once the receive waits: the rule `closed` is about a receive that begins after it.
                 await settled()
                 await each.link.read.aclose()
             if not isinstance(raised[0], trio.ClosedResourceError):
@@ -135,9 +136,9 @@ async def half_close(stage: Stage) -> None:
             await server.receive()
         responses = [stage.answer(request) for request in requests]
         await server.send_all(responses)
-        # Over HTTP the other requests may fail with the close; what has arrived is there.
+        # Over HTTP the close may make the other requests fail, but responses that have arrived can still be read.
         first = await client.receive()
-        # The cushion is real time, for data that is in the kernel while every task waits.
+        # The cushion is in real time: data may still be in the kernel while every task waits.
         await settled(0.05)
         await client.close()
         arrived = {number_of(message) for message in [first, *await client.collect(len(responses) - 1)]}
@@ -172,7 +173,7 @@ async def loss(stage: Stage) -> None:
 @rule("The loss is reported only once", needs="cut")
 async def loss_once(stage: Stage) -> None:
     if (count := sum(map(_is_loss, await _after_a_cut(stage)))) > 1:
-        raise stage.broken(f"the connection was cut, and read got {count} Failures of the link")
+        raise stage.broken(f"the connection was cut, and read got {count} TransportFailures that report the loss")
 
 
 @rule("The loss is reported with its cause: a `TransportError` that says what happened", needs="cut")
@@ -189,7 +190,7 @@ async def loss_ends(stage: Stage) -> None:
     async with stage.cut() as (link, cut):
         await cut()
         rest = await link.rest()
-        # Messages that were under way when the connection was lost may still come first.
+        # Messages that were in transit when the connection was lost may still come first.
         after = list(itertools.dropwhile(lambda each: not _is_loss(each), rest))[1:]
         if others := [each for each in after if not _is_loss(each)]:
             raise stage.broken(f"after the TransportFailure, read got {shown(others[0])}")
@@ -201,7 +202,7 @@ async def loss_ends(stage: Stage) -> None:
 async def loss_sending(stage: Stage) -> None:
     async with stage.cut() as (link, cut):
         await cut()
-        # The channel is read to its end, so that the transport knows of the loss: before that a send may rightly
+        # The channel is read to its end, so that the transport has noticed the loss: before that, a send may rightly
         # succeed.
         await link.collect(BUFFER)
         for _ in range(stage.max_waiting // PIECE):

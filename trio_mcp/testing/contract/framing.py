@@ -30,7 +30,7 @@ GARBAGE: Final[dict[str, bytes]] = {
     "an id of the wrong type": b'{"jsonrpc":"2.0","id":[1],"method":"x"}',
     "two messages in one": b'{"jsonrpc":"2.0","method":"x"}{"jsonrpc":"2.0","method":"x"}',
 }
-"""Texts in UTF-8 that are not messages."""
+"""Name -> a text in UTF-8 that is not one message."""
 
 SLACK: Final = 1024 * 1024
 """Bytes of memory that a message over the limit may take in addition to a few times the limit (chosen)."""
@@ -42,11 +42,11 @@ async def _write(stage: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
 
 
 async def _feed(stage: Stage, stream: trio.abc.Stream, data: bytes, size: int) -> None:
-    """Write in pieces, and wait until each has been taken as far as possible."""
+    """Write in pieces, and after each wait until no task can do any more."""
     for start in range(0, len(data), size):
         with stage.within("writing to the raw stream"):
             await stream.send_all(data[start : start + size])
-        # Otherwise the system joins the pieces, and the link reads several at once.
+        # Without this wait the system would join pieces, and the link would read several at once.
         await settled()
 
 
@@ -64,7 +64,7 @@ async def one_chunk(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
         messages = [stage.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
-            # These are more messages than a link buffers: the write may have to wait for the reader below.
+            # The messages are more than a link buffers, so the write may have to wait for the reader below.
             nursery.start_soon(_write, stage, stream, *map(encode, messages))
             for message in messages:
                 await link.take(message, "200 messages in one piece")
@@ -76,7 +76,7 @@ async def one_chunk(stage: Stage) -> None:
 )
 async def garbage(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
-        # A good message comes first: over TCP, the first line decides whether the connection is kept at all.
+        # A valid message comes first: over TCP, the first line decides whether the connection is kept at all.
         for name, text in {"a message": b"", **GARBAGE}.items():
             if text:
                 await _write(stage, stream, text)
@@ -88,7 +88,7 @@ async def garbage(stage: Stage) -> None:
 
 
 async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
-    """Write what can't be a message, then a message; the one may cost the link at most, with a cause."""
+    """Write what can't be a message, then a message; check that the first costs only itself, or ends the link."""
     await _write(stage, stream, encode(first := stage.note()))
     await link.take(first)
     last = stage.note()
@@ -106,16 +106,18 @@ async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed:
         elif not (
             isinstance(arrived, TransportFailure) and isinstance(arrived.error, TransportError) and str(arrived.error)
         ):
-            raise stage.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
-        # A link that has ended reads no further.
+            raise stage.broken(
+                f"it arrived as {shown(arrived)}, neither as a Malformed nor as a TransportFailure with a cause"
+            )
+        # A link that has ended reads no further, so the writer may still be waiting.
         nursery.cancel_scope.cancel()
 
 
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
 async def not_utf8(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
-        # This is valid except for two bytes that UTF-8 never contains (RFC 3629, section 1). A reader that replaces
-        # them gets a message.
+        # The message is valid except for two bytes that UTF-8 never contains (RFC 3629, section 1). A reader that
+        # replaces them would get a valid message.
         framed = stage.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
         await _only_itself(stage, link, stream, framed, len(framed))
 
@@ -141,8 +143,8 @@ async def cut_off(stage: Stage) -> None:
 async def too_large(stage: Stage) -> None:
     assert stage.max_message_size is not None
     limit = stage.max_message_size
-    # It is made before the measurement and fed in small pieces, so that the check's own copies don't count. It is far
-    # larger than the memory that is allowed below.
+    # The message is made before the measurement and fed in small pieces, so that the check's own copies don't count. It
+    # is far larger than the memory that is allowed below.
     framed = stage.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
     async with stage.raw() as (link, stream):
         most = await _most_memory(lambda: _only_itself(stage, link, stream, framed, max(limit // 8, 1)))
@@ -151,7 +153,7 @@ async def too_large(stage: Stage) -> None:
 
 
 async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
-    """Return how many bytes of memory an operation needed at most, beyond those in use before."""
+    """Return the peak of the memory that an operation took, in bytes, beyond the memory in use before it."""
     was_on = tracemalloc.is_tracing()
     tracemalloc.start()
     try:
@@ -160,6 +162,6 @@ async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
         await operation()
         return tracemalloc.get_traced_memory()[1] - before
     finally:
-        # The user may be tracing as well, and stopping would throw away those traces.
+        # The user may be tracing, too, and stopping would discard those traces.
         if not was_on:
             tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Rules about the block: what it leaves behind, how it is left, and opening more than one."""
+"""Rules about the block of a connection: what it leaves behind, how it is left, and opening more than one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trio_mcp.testing.contract.stage import Stage, descriptors, settled, tasks
 __all__: list[str] = []
 
 TIMES = 3
-"""Connections opened, one after the other, to see what they leave behind (chosen)."""
+"""Connections to open, one after the other, to see what they leave behind (chosen)."""
 
 
 async def _use(stage: Stage) -> None:
@@ -45,7 +45,7 @@ async def no_warnings(stage: Stage) -> None:
     with stage.warned() as texts:
         await _use(stage)
     if texts:
-        raise stage.broken(f"after {TIMES} connections there were {len(texts)} warnings, such as: {texts[0]}")
+        raise stage.broken(f"after {TIMES} connections there were {len(texts)} warnings, the first: {texts[0]}")
 
 
 @rule("Leaving the block takes bounded time, even if the other end does not read what was sent")
@@ -54,13 +54,13 @@ async def leaving_stuck(stage: Stage) -> None:
         async with stage.pair() as ends:
             for source, _ in ways(stage, *ends):
                 await Stuck(stage, source).fill(nursery)
-        # Whether the sends have ended is not asked here; one that still waits must not hang this rule.
+        # This rule does not check whether the sends have ended, and one that still waits must not hang the check.
         nursery.cancel_scope.cancel()
 
 
 @rule("Leaving the block wakes the tasks that wait on the link elsewhere, and closes it for good")
 async def leaving_wakes(stage: Stage) -> None:
-    # The tasks are in the outer nursery, which waits for them after the block was left.
+    # The tasks run in the outer nursery, which waits for them after the block has been left.
     async with trio.open_nursery() as nursery, stage.pair() as (client, server):
         for each in (client, server):
             nursery.start_soon(each.attempt, "read", "whose block was left")
@@ -73,7 +73,7 @@ async def leaving_wakes(stage: Stage) -> None:
 
 @rule("What the user's code raises in the block leaves it as the same object, alone")
 async def exceptions(stage: Stage) -> None:
-    # A group must not be rebuilt, nor may `EndOfChannel` pass for an end that the transport itself has seen.
+    # The transport must not rebuild a group, nor mistake an `EndOfChannel` for an end that it has seen itself.
     mine = (KeyError("mine"), ExceptionGroup("mine", [ValueError(1), KeyError(2)]), trio.EndOfChannel("mine"))
     for error in mine:
         came: BaseException | None = None
@@ -89,7 +89,7 @@ async def exceptions(stage: Stage) -> None:
 
 @rule("Another connection can be opened when one has ended, whichever way it ended")
 async def reopening(stage: Stage) -> None:
-    # Everything is done twice, so that a connection follows on the last way of ending, too.
+    # Everything is done twice, so that a connection also follows the last way of ending.
     for _ in range(2):
         async with stage.pair() as (client, server):
             await stage.talk(client, server)
@@ -107,7 +107,7 @@ async def reopening(stage: Stage) -> None:
 
 
 class _Left(Exception):
-    """An exception that a user's code raises in the block."""
+    """An exception that the user's code raises in the block."""
 
 
 @rule("Several connections can be open at once, and their messages don't mix", unless="one_at_a_time")

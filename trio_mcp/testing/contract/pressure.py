@@ -1,4 +1,4 @@
-"""Rules about load: both directions at once, a reader that does not read, and what that costs."""
+"""Rules about load: both directions at once, and a reader that does not read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PIECE: Final = 32 * 1024
 """Characters in a message that is sent many times (chosen)."""
 
 LOAD: Final = 256
-"""How many such messages each direction gets: 8 MiB, more than a socket holds on its way."""
+"""Number of such messages in each direction; together they have 8 MiB, which is more than sockets buffer."""
 
 
 @rule("Both directions carry load at the same time, and neither waits for the other")
 async def load(stage: Stage) -> None:
     async with stage.pair() as (client, server), trio.open_nursery() as nursery:
-        # There is room for all of them: the server has to read on while its responses wait.
+        # There is room for all the requests: the server must be able to read on while its responses wait.
         waiting, requests = trio.open_memory_channel[Request](LOAD)
 
         async def ask() -> None:
@@ -30,7 +30,7 @@ async def load(stage: Stage) -> None:
                 await client.send(stage.call("x" * PIECE))
 
         async def serve() -> None:
-            # They are taken one by one: where few requests can be open at once, the next one comes after a response.
+            # The requests are taken one by one: if only a few may be open at once, the next comes after a response.
             for _ in range(LOAD):
                 for message in await server.collect(1):
                     if isinstance(message, Request):
@@ -53,14 +53,14 @@ async def load(stage: Stage) -> None:
             nursery.start_soon(push)
             due += LOAD
         if len(arrived := await client.collect(due)) < due:
-            raise stage.broken(f"{len(arrived)} of {due} messages got through to the client, and then no more")
+            raise stage.broken(f"{len(arrived)} of {due} messages reached the client, and then no more arrived")
 
 
 class Stuck:
     """A direction whose reader does not read, so that its writer waits.
 
     Attributes:
-        sent: The messages that its writer has handed over.
+        sent: The messages whose sends have returned.
     """
 
     def __init__(self, stage: Stage, source: End) -> None:
@@ -72,11 +72,10 @@ class Stuck:
         self._too_many = False
 
     async def fill(self, nursery: trio.Nursery) -> bool:
-        """Send until a send waits; return whether one did, before there were too many bytes."""
+        """Send until a send waits; return whether one did before more than `Stage.max_waiting` bytes were sent."""
         nursery.start_soon(self._send)
         count = -1
-        # `settled` would not do: while data is on its way through the kernel all tasks wait, and yet the sender is not
-        # stuck.
+        # `settled` would not do: while data passes through the kernel, all tasks wait although the sender is not stuck.
         while count != len(self.sent):
             count = len(self.sent)
             await trio.sleep(QUIET)
@@ -88,27 +87,27 @@ class Stuck:
                 message = self._stage.note("x" * PIECE)
                 await self._source.link.write.send(SessionMessage(message))
                 self.sent.append(message)
-                # A transport without bounds would otherwise take all the memory that the machine has.
+                # Without this limit, a transport without backpressure would take all the memory of the machine.
                 self._too_many = len(self.sent) * PIECE > self._stage.max_waiting
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the block is left
+            pass  # the block has been left
         finally:
             self._ended.set()
 
     async def gives_up(self, target: End) -> None:
-        """Wait until the send, which has been cancelled, has ended."""
-        # The scope around this is the one that was cancelled to make the send give up.
+        """Wait until the cancelled send has ended; if it does not end, record that the rule is broken."""
+        # The scope around this call is the one that was cancelled to make the send give up.
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._stage.timeout):
                 await self._ended.wait()
             if not self._ended.is_set():
-                self._stage.broken(f"a send of the {self._source.name}'s that waits did not react to its cancellation")
-                # A send that ignores its cancellation ends only when it is read, and so does its nursery.
+                self._stage.broken(f"a waiting send of the {self._source.name} did not react to its cancellation")
+                # A send that ignores its cancellation ends only once its message is read, and its nursery with it.
                 await self.drain(target)
 
     async def drain(self, target: End) -> list[Incoming]:
-        """Read after all, until everything that was sent has arrived; return what is missing."""
-        # The flag is set before the first read: the sender finds room again, and must not go on to fill it.
+        """Read now, until everything that was sent has arrived or the time is up; return the missing messages."""
+        # The flag is set before the first read: reading makes room, which the sender must not go on to fill.
         self._stop = True
         arrived: set[int | None] = set()
 
@@ -121,7 +120,7 @@ class Stuck:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
-            with self._stage.within(f"a send of the {self._source.name}'s to a reader that reads again"):
+            with self._stage.within(f"a send of the {self._source.name} to a reader that reads again"):
                 await self._ended.wait()
             with trio.move_on_after(self._stage.timeout):
                 pause = 0.01
@@ -133,7 +132,7 @@ class Stuck:
 
 
 def ways(stage: Stage, client: End, server: End) -> list[tuple[End, End]]:
-    """Return each sender with its receiver, for the directions that can be used at any time."""
+    """Return pairs of a sender and its receiver, for the directions that can be used at any time."""
     ways = [(client, server), (server, client)]
     return ways[:1] if "calls_only" in stage.traits else ways
 
@@ -155,7 +154,7 @@ async def resumed(stage: Stage) -> None:
             async with trio.open_nursery() as nursery:
                 waited = await (stuck := Stuck(stage, source)).fill(nursery)
                 if (missing := await stuck.drain(target)) and waited:
-                    raise stage.broken(f"{len(missing)} of {len(stuck.sent)} did not reach the {target.name}")
+                    raise stage.broken(f"{len(missing)} of {len(stuck.sent)} messages did not reach the {target.name}")
 
 
 @rule("A direction that waits for its reader does not hold up the other one", unless="calls_only")
@@ -164,7 +163,7 @@ async def independent(stage: Stage) -> None:
         for source, target in ways(stage, *ends):
             async with trio.open_nursery() as nursery:
                 waits = await (stuck := Stuck(stage, source)).fill(nursery)
-                # If nothing waits, the transport has no backpressure, which is the rule `bounded`.
+                # If nothing waits, the transport has no backpressure, which the rule `bounded` checks.
                 for _ in range(8 if waits else 0):
                     await target.send(message := stage.note())
                     await source.take(message, f"while the {source.name} waits to send")

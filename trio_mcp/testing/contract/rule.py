@@ -1,4 +1,4 @@
-"""A rule of the contract, and what a transport may leave out of it."""
+"""The type of a rule of the contract, and the traits that excuse a transport from rules."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Trait: TypeAlias = Literal["unordered", "calls_only", "no_backpressure", "no_end
 TRAITS: Final[dict[Trait, str]] = {
     "unordered": "messages may overtake each other",
     "calls_only": "the client gets messages only while one of its requests is open",
-    "no_backpressure": "a writer does not wait for its reader: what finds no room is refused or dropped",
+    "no_backpressure": "a writer does not wait for its reader: messages that find no room are refused or dropped",
     "no_end": "an end does not learn that the other one has closed `write`",
     "one_at_a_time": "only one connection can be open at a time",
 }
-"""A promise that a transport may not be able to make."""
+"""Trait -> the behaviour of a transport that can't keep a promise of the contract."""
 
 
 @attrs.frozen
@@ -31,10 +31,10 @@ class ContractRule:
 
     Attributes:
         name: Its name.
-        sentence: The promise that it asks of a transport.
-        check: Checks it; raises `Broken`, or anything that a transport raises that breaks it.
-        needs: The argument of `check_transport` that it needs besides the pair, if any.
-        unless: The trait of transports that don't keep it, if there may be any.
+        sentence: The promise that it requires of a transport.
+        check: Checks the rule; if it is broken, raises `Broken`, or whatever the transport raises.
+        needs: The argument of `check_transport` that the rule needs besides the pair, if any.
+        unless: The trait with which a transport need not keep the rule, if any.
     """
 
     name: str
@@ -45,5 +45,5 @@ class ContractRule:
 
 
 def rule(sentence: str, *, needs: Needs | None = None, unless: Trait | None = None) -> Callable[[Check], ContractRule]:
-    """Turn a function into the rule of its name."""
+    """Return a decorator that turns a check into a rule named after it."""
     return lambda check: ContractRule(check.__name__, sentence, check, needs, unless)

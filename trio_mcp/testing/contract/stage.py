@@ -1,4 +1,4 @@
-"""The stage that rules run on: connections whose every wait is bounded, and what they leave behind."""
+"""The stage that rules run on: connections on which every wait is bounded, and checks of what they leave behind."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ Raw: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Link, trio.abc.S
 Cut: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Link, Callable[[], object]]]]
 
 QUIET: Final = 0.25
-"""Seconds without progress after which a sender counts as waiting, and in which what should not come may still come.
+"""Seconds without progress after which a sender counts as waiting, and for which checks wait for surplus messages.
 
-Chosen: on a busy machine a sender may be found waiting that is only slow, which breaks no rule.
+Chosen. On a busy machine a sender that is merely slow may count as waiting, which breaks no rule.
 """
 
 
 class Broken(Exception):
-    """The rule that is being checked is broken; the text says what happened."""
+    """The rule that is being checked is broken; the message says what happened."""
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class End:
 
     Attributes:
         stage: The stage of the rule.
-        name: ``client`` or ``server``, for what is reported.
+        name: ``client``, ``server`` or ``link``, for reports.
         link: The link.
     """
 
@@ -69,7 +69,8 @@ class End:
         with self.stage.within(f"the {self.name}'s send"):
             try:
                 await self.link.write.send(SessionMessage(message))
-            # Encoders raise the last two for content that is not JSON, which a transport has to report instead.
+            # Encoders raise `ValueError` and `TypeError` for content that is not JSON. A transport must not let these
+            # out of `send`.
             except (trio.BrokenResourceError, trio.ClosedResourceError, ValueError, TypeError) as exc:
                 raise self.stage.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
 
@@ -85,21 +86,21 @@ class End:
                 return (await self.link.read.receive()).message
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 raise self.stage.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
-        # Type checkers need this: they can't know that a wait that `within` has cut off raises at the end of its block.
+        # Type checkers need this: they can't know that `within` raises at the end of its block if it cuts the wait off.
         raise AssertionError("unreachable")
 
     async def take(self, sent: Incoming, what: str = "") -> None:
-        """Take the next message, which must be this one."""
+        """Take the next message, which must be the one that was sent."""
         arrived = await self.receive()
         if not _same(sent, arrived):
-            text = f"the {self.name} got {shown(arrived)} for {shown(sent)}"
+            text = f"the {self.name} got {shown(arrived)} instead of {shown(sent)}"
             raise self.stage.broken(f"{what}: {text}" if what else text)
 
     async def collect(self, count: float, seconds: float | None = None) -> list[Incoming]:
-        """Take as many messages as come, up to this number; wait so many seconds for each, or the timeout."""
+        """Take the messages that arrive, up to ``count``; wait for each up to ``seconds``, by default the timeout."""
         taken: list[Incoming] = []
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-            # Each message has its own timeout: a transport that is slow is not broken.
+            # Each message has its own timeout: a slow transport is not broken.
             while len(taken) < count:
                 with trio.move_on_after(self.stage.timeout if seconds is None else seconds) as scope:
                     taken.append((await self.link.read.receive()).message)
@@ -108,7 +109,7 @@ class End:
         return taken
 
     async def more(self) -> list[Incoming]:
-        """Take what comes within a moment, although nothing is due."""
+        """Take the messages that still arrive within moments, although none is due."""
         return await self.collect(math.inf, QUIET)
 
     async def rest(self) -> list[Incoming]:
@@ -125,7 +126,7 @@ class End:
     async def ends(self) -> bool:
         """Return whether the channel ends."""
         with trio.move_on_after(self.stage.timeout):
-            # An error is an end, too. Whether it was the right one is for other rules.
+            # An error is an end, too; other rules check whether it was the right one.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async for _ in self.link.read:
                     pass
@@ -138,15 +139,15 @@ class End:
             await self.link.write.aclose()
 
     async def attempt(self, half: str, when: str, value: object = None) -> BaseException | None:
-        """Receive (``read``) or send (``write``) where that may raise anything that a channel raises, but must end.
+        """Receive (``read``) or send (``write``) where that may raise any exception of a channel, but must not hang.
 
         Args:
-            half: Which.
-            when: The circumstances, for what is reported.
+            half: The half of the link to use.
+            when: The circumstances, for the report.
             value: The content of the message to send.
 
         Returns:
-            What it raised.
+            The exception that was raised; None if there was none.
         """
         with self.stage.within(f"a use of the {self.name}'s `{half}` {when}"):
             try:
@@ -160,16 +161,16 @@ class End:
 
 
 class Stage:
-    """The transport that is checked, and what the check knows about it.
+    """The transport that is checked, with the settings and findings of the check.
 
     Attributes:
-        traits: The promises that it does not make.
-        timeout: Seconds for anything that must happen.
-        places: How many places each operation is cancelled at.
+        traits: The promises that the transport does not make.
+        timeout: Seconds that anything that must happen may take.
+        places: The greatest number of places at which each operation is cancelled.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
-        max_message_size: The limit of the link that `raw` yields, if one is known.
+        max_message_size: The longest message that the link from `raw` accepts, if known.
         frame: Turns a JSON text into the bytes that carry it over the raw stream.
-        found: The findings about the rule that runs, in order.
+        found: The findings about the rule that is being checked, in order.
     """
 
     def __init__(
@@ -195,19 +196,19 @@ class Stage:
         self.max_waiting = max_waiting
         self.max_message_size = max_message_size
         self.found: list[str] = []
-        # The number is never set back, so a message that comes up again on a later connection is found out.
+        # The number is never reset, so a message that turns up again on a later connection is noticed.
         self._last = 0
 
     def broken(self, text: str) -> Broken:
         """Record that the rule is broken, and return the exception to raise."""
-        # The text is recorded, because a transport that swallows exceptions, or wraps them, must not hide it.
+        # The text is recorded as well, because the transport may swallow the exception, or wrap it.
         self.found.append(text)
         return Broken(text)
 
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
-        """Bound a wait."""
-        # `fail_after` won't do: a `TooSlowError` could be the transport's own, which is another fault.
+        """Bound the waits in a block by the timeout."""
+        # `fail_after` won't do: a `TooSlowError` could come from the transport itself, which would be another fault.
         with trio.move_on_after(self.timeout) as scope:
             yield
         if scope.cancelled_caught:
@@ -215,7 +216,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _opened(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        # One scope surrounds all of it: one around the opening alone would end inside the manager's nursery.
+        # One scope surrounds the whole block: one around the opening alone would end inside the manager's nursery.
         phase = "opening"
         with trio.CancelScope(deadline=trio.current_time() + self.timeout) as scope:
             async with manager as ends:
@@ -224,8 +225,8 @@ class Stage:
                 try:
                     yield ends
                 finally:
-                    # This runs even if the rule has raised: leaving must be bounded in any case, or a broken rule would
-                    # hang.
+                    # The deadline is set even if the rule has raised: leaving must always be bounded, or a broken rule
+                    # would hang.
                     phase = "leaving"
                     scope.deadline = trio.current_time() + self.timeout
         if scope.cancelled_caught:
@@ -233,24 +234,24 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def pair(self) -> AsyncIterator[tuple[End, End]]:
-        """Open a connection, and yield its two ends: the client's and the server's."""
+        """Open a connection, and yield its two ends, that of the client first."""
         async with self._opened(self._pair()) as (client, server):
             yield End(self, "client", client), End(self, "server", server)
 
     def bare(self) -> AbstractAsyncContextManager[tuple[Link, Link]]:
-        """Return a context manager that opens a connection, without any bounds; for rules about the opening itself."""
+        """Return a context manager that opens a connection without bounding the waits; for rules about the opening."""
         return self._pair()
 
     @contextlib.asynccontextmanager
     async def raw(self) -> AsyncIterator[tuple[End, trio.abc.Stream]]:
-        """Open a connection with bytes at its other end."""
+        """Open a connection, and yield its link and the raw stream at its other end."""
         assert self._raw is not None
         async with self._opened(self._raw()) as (link, stream):
             yield End(self, "link", link), stream
 
     @contextlib.asynccontextmanager
     async def cut(self) -> AsyncIterator[tuple[End, Callable[[], Awaitable[None]]]]:
-        """Open a connection that can be cut."""
+        """Open a connection, and yield its link and a function that cuts the connection."""
         assert self._cut is not None
         async with self._opened(self._cut()) as (link, cut):
 
@@ -279,7 +280,7 @@ class Stage:
         return Request(number := self.number(), "check/call", {"n": number, "value": value})
 
     def answer(self, request: Request, value: object = None) -> Response:
-        """Return the response to a request, unlike all other messages."""
+        """Return a response to a request; it is unlike all other messages."""
         return Response(request.id, {"n": self.number(), "value": value})
 
     async def talk(self, client: End, server: End, value: object = None, what: str = "") -> None:
@@ -294,10 +295,10 @@ class Stage:
     # --- what is left behind ------------------------------------------------------------------------------------------
 
     async def nothing_left(self, now: Callable[[], dict[Any, str]], before: Collection[Any]) -> list[str]:
-        """Wait until nothing is there that was not there before; return what does not go away."""
+        """Wait until everything that is new since ``before`` is gone; return what does not go away."""
         deadline = trio.current_time() + self.timeout
         pause = 0.01
-        # This polls, because no event says that the system has closed a descriptor.
+        # The state is polled, because no event says that the system has closed a descriptor.
         while (left := [name for key, name in now().items() if key not in before]) and trio.current_time() < deadline:
             await trio.sleep(pause)
             pause *= 2
@@ -307,9 +308,9 @@ class Stage:
     def warned(self) -> Iterator[list[str]]:
         """Record the warnings about resources that were not closed; the list is filled when the block ends."""
         texts: list[str] = []
-        gc.collect()  # what is lost already is not this transport's
+        gc.collect()  # resources that were lost before the block are not the transport's fault
         with warnings.catch_warnings(record=True) as caught:
-            # By default Python ignores these warnings, and reports one place only once.
+            # By default Python ignores these warnings, and would report each place only once.
             warnings.simplefilter("always", ResourceWarning)
             yield texts
             # A resource in a reference cycle warns only once the collector has found it.
@@ -318,7 +319,7 @@ class Stage:
 
 
 async def settled(cushion: float = 0.0) -> None:
-    """Wait until every other task waits, for this many seconds."""
+    """Wait until every other task has been waiting for at least ``cushion`` seconds."""
     from trio.testing import wait_all_tasks_blocked  # deferred: it imports pytest, where that is installed
 
     await wait_all_tasks_blocked(cushion)
@@ -337,22 +338,22 @@ def tasks() -> dict[Any, str]:
 
 
 def descriptors() -> dict[Any, str]:
-    """Return the open descriptors of this process, with what they lead to where the system tells."""
+    """Return the open descriptors of this process, with what they refer to if the system says so."""
     found: dict[Any, str] = {}
     # Only Linux has /proc/self/fd.
     for number in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # the folder's own is closed meanwhile
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
             status = os.fstat(int(number))
             target = "open"
-            with contextlib.suppress(OSError):  # on Linux alone these are links
+            with contextlib.suppress(OSError):  # these are links only on Linux
                 target = os.readlink(f"/dev/fd/{number}")
-            # The system gives a number again once it is free, so the number alone would hide a leak.
+            # The system reuses the number of a closed descriptor, so the number alone would hide a leak.
             found[number, status.st_dev, status.st_ino] = f"{number}: {target}"
     return found
 
 
 def number_of(message: Incoming) -> int | None:
-    """Return the number that a message got from `Stage.number`."""
+    """Return the number that `Stage.number` gave a message; None if it has none."""
     content = message.result if isinstance(message, Response) else getattr(message, "params", None)
     number = content.get("n") if isinstance(content, dict) else None
     return number if isinstance(number, int) else None

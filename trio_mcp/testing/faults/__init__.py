@@ -1,1 +1,1 @@
-"""Connections and links with faults: what happens is a script of steps, the same words for bytes and for messages."""
+"""Connections and links with faults, which follow a script of steps; bytes and messages use the same kinds of steps."""

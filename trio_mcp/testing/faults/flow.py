@@ -1,4 +1,4 @@
-"""One direction of a connection, and what both kinds of connections have in common: their script and their controls."""
+"""One direction of a connection, and the script and controls that connections over wires and links have in common."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Valve:
         self._opened.set()
 
     def close(self) -> None:
-        # A second close keeps the event: tasks wait on the one that is there, and `open` would wake only those that
-        # wait on its replacement.
+        # A second close keeps the event: tasks already wait on it, and `open` would wake only those that wait on its
+        # replacement.
         if self._opened.is_set():
             self._opened = trio.Event()
 
@@ -52,22 +52,22 @@ class Valve:
         self._opened.set()
 
     async def passed(self) -> None:
-        """Wait until it is open."""
-        # If it is closed again before this task runs, the task has not passed.
+        """Wait until the valve is open."""
+        # If the valve is closed again before this task runs, the task has not passed.
         while not self._opened.is_set():
             await self._opened.wait()
 
 
 @attrs.frozen
 class FaultStatistics:
-    """The history of the connections so far.
+    """Counts of the connections so far, and of what happened to them.
 
     Attributes:
-        connections: How many there were.
-        live: How many there are.
+        connections: The number of connections opened so far.
+        live: The number that are open now.
         sent: The amount passed on from the side that connects: bytes on a wire, messages on a link.
-        received: The amount passed on to it.
-        steps: How often each kind of step has begun, by its name; those from a script and those done by hand.
+        received: The amount passed on to that side.
+        steps: How often each kind of step has begun, by its name, whether from a script or by hand.
     """
 
     connections: int
@@ -97,21 +97,21 @@ class Flow(Generic[PieceT]):
     _held: PieceT | None = None
 
     async def play(self, steps: Iterable[Step]) -> Tear | Reset | None:
-        """Play a script, and then pass on what comes until its end.
+        """Play a script, and then pass on whatever arrives until the direction ends.
 
         Returns:
-            The step that ends the connection; None if the direction has ended by itself.
+            The step that ends the connection; None if the direction ended by itself.
         """
         for step in steps:
             self.note(step)
             match step:
                 case Tear() | Reset():
-                    # The step is returned, not done here: it ends both directions, and only the connection's scope
-                    # reaches both.
+                    # The step is returned rather than carried out here: it ends both directions, and only the
+                    # connection's scope reaches both.
                     return step
                 case Stall(seconds):
-                    # Nothing is read meanwhile, so the buffers fill and the sender comes to wait: as with a peer that
-                    # is frozen, and unlike one that reads and keeps silent.
+                    # Nothing is read meanwhile, so the buffers fill and the sender has to wait, as with a frozen peer;
+                    # a peer that reads but stays silent would not have this effect.
                     await trio.sleep(seconds)
                     ended = False
                 case Await():
@@ -137,8 +137,9 @@ class Flow(Generic[PieceT]):
         return None
 
     async def _take(self) -> bool:
-        """Get a piece, unless one is held; return whether it is one, and not the end."""
-        # An `Await` leaves its piece to the next step, and so does a step whose amount ends within a piece.
+        """Get a piece, unless one is held already; return False if the direction has ended."""
+        # A piece may be held, because an `Await`, or a step whose amount ends within a piece, leaves it to the next
+        # step.
         if self._held is None:
             self._held = await self.receive()
         return len(self._held) > 0
@@ -152,37 +153,37 @@ class Flow(Generic[PieceT]):
         delay: float = 0,
         copies: int = 1,
     ) -> bool:
-        """Pass on what comes.
+        """Pass on what arrives.
 
         Args:
-            amount: How much.
-            seconds: For how long.
-            size: The most of a piece.
-            delay: How long each piece waits.
-            copies: How often it is passed on.
+            amount: How much to pass on; None for no limit.
+            seconds: How long to wait for it in all.
+            size: The largest piece to pass on.
+            delay: How long to hold up each piece, in seconds.
+            copies: How often to pass on each piece.
 
         Returns:
-            Whether the end has come, which is then held.
+            Whether the direction has ended. The empty piece that says so is then held.
         """
         until = trio.current_time() + seconds
         left = math.inf if amount is None else amount
         while left:
-            # Only the receive has a deadline: a send that is cancelled could pass on half of a piece.
+            # Only the receive has a deadline: a cancelled send might pass on only part of a piece.
             with trio.move_on_at(until):
                 if not await self._take():
                     return True
             if self._held is None:
                 break
-            # The amount left may be infinite, which no slice takes; the length of the piece makes the minimum finite.
+            # The amount left may be infinite, which no slice accepts; the length of the piece makes the minimum finite.
             piece = self._held[: int(min(left, size or len(self._held), len(self._held)))]
             # The rest is never empty: that would look like the end of the direction.
             self._held = self._held[len(piece) :] or None
             left -= len(piece)
-            # The gate comes after the delay: a stall that begins meanwhile has to hold up this piece.
+            # The gate comes after the delay: a stall that begins during it has to hold up this piece.
             if delay:
                 await trio.sleep(delay)
             await self.gate.passed()
-            # A dropped piece is not sent as no copies: an empty piece would end the direction.
+            # Without copies nothing is sent: `piece * 0` is an empty piece, which would end the direction.
             if copies:
                 await self.send(piece * copies)
                 self.passed(len(piece) * copies)
@@ -195,8 +196,8 @@ class FaultyConnection:
 
     Attributes:
         faults: Its faults.
-        scope: Around all that the connection does.
-        ending: How it ends; None if by itself.
+        scope: The scope around both of its directions.
+        ending: The step that ends the connection; None if it ends by itself.
     """
 
     faults: Faults
@@ -204,8 +205,8 @@ class FaultyConnection:
     ending: Tear | Reset | None = None
 
     def end(self, how: Tear | Reset) -> None:
-        """End it, unless it is ending."""
-        # The first cause counts: errors that follow from a `Tear` must not turn it into a `Reset`.
+        """End the connection, unless it is already ending."""
+        # The first cause is kept: errors that follow from a `Tear` must not turn it into a `Reset`.
         if self.ending is None:
             self.ending = how
             self.scope.cancel("a fault that the test asked for")
@@ -215,14 +216,14 @@ class FaultInjector(abc.ABC):
     """The faults that can strike all connections at once, while they are used.
 
     Attributes:
-        calm: While this is set, new connections are left alone, and take nothing from the script.
+        calm: While this is set, new connections are left alone and use up none of the faults.
     """
 
     def __init__(self, faults: Iterable[Faults], allowed: tuple[type[Step], ...], what: str) -> None:
         self.calm = False
         self._faults = iter(faults)
         self._allowed, self._what = allowed, what
-        # The gates are shared by all connections, so that a stall also holds for those that open later.
+        # The gates are shared by all connections, so that a stall also applies to those that open later.
         self._gates = Valve(), Valve()
         self._live: set[FaultyConnection] = set()
         self._connections = 0
@@ -232,15 +233,15 @@ class FaultInjector(abc.ABC):
     def statistics(self) -> FaultStatistics:
         """Return what has happened so far."""
         sent, received = self._passed
-        # The counts are copied, because they go on: the result that a test has must not change while it compares.
+        # The counts are copied, because counting goes on: a result must not change while a test compares it.
         return FaultStatistics(self._connections, len(self._live), sent, received, dict(self._steps))
 
     def stall(self, *, sent: bool = True, received: bool = True) -> None:
         """Let nothing pass on any connection, existing or new, until `resume`.
 
         Args:
-            sent: Whether this holds for what the side that connects sends.
-            received: Whether it holds for what that side receives.
+            sent: Whether to stall what the side that connects sends.
+            received: Whether to stall what that side receives.
         """
         self._note(Stall())
         for gate, chosen in zip(self._gates, (sent, received), strict=True):
@@ -253,18 +254,18 @@ class FaultInjector(abc.ABC):
             gate.open()
 
     def tear(self) -> None:
-        """End all connections, as `Tear` does; new ones are taken."""
+        """End all connections, as `Tear` does; new ones are still accepted."""
         self._end(Tear())
 
     def reset(self, cause: Exception | None = None) -> None:
-        """Break all connections, as `Reset` does; new ones are taken."""
+        """Break all connections, as `Reset` does; new ones are still accepted."""
         self._end(Reset(cause))
 
     @abc.abstractmethod
     def refuse(self, cause: Exception | None = None) -> None:
-        """Refuse new connections, until `accept`; existing ones go on.
+        """Refuse new connections until `accept` is called; existing ones continue.
 
-        A connection that a `FaultProxy` has not taken yet is reset.
+        A connection that still waits in the backlog of a `FaultProxy` is reset.
 
         Args:
             cause: The exception that opening a link raises, by default a `TransportError`. Ignored on a wire.
@@ -272,7 +273,7 @@ class FaultInjector(abc.ABC):
 
     @abc.abstractmethod
     def accept(self) -> None:
-        """Take new connections again."""
+        """Accept new connections again."""
 
     def _end(self, how: Tear | Reset) -> None:
         self._note(how)
@@ -284,13 +285,14 @@ class FaultInjector(abc.ABC):
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[FaultyConnection]:
-        """Count a new connection, which has the next faults, while the block runs."""
+        """Count a new connection, give it the next faults, and keep it live while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
         # The steps are checked only now, since the faults may be an iterator without end.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
         connection = FaultyConnection(faults)
-        # It is live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
+        # The connection is live before it runs, since a test may end it while it connects: a scope can be cancelled
+        # before it is entered.
         self._live.add(connection)
         try:
             yield connection
@@ -315,8 +317,8 @@ class FaultInjector(abc.ABC):
             try:
                 ending = await flow.play(steps)
             except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-                ending = Reset()  # what one side has done, the other one sees
-            # A direction that has ended by itself leaves the other one alone: sockets and links close by halves.
+                ending = Reset()  # one side broke the connection, so the other side sees a reset
+            # A direction that ended by itself leaves the other one alone: sockets and links can be half-closed.
             if ending is not None:
                 connection.end(ending)
 
@@ -326,6 +328,6 @@ class FaultInjector(abc.ABC):
                     nursery.start_soon(play, sent, connection.faults.sent)
                     nursery.start_soon(play, received, connection.faults.received)
         finally:
-            # `_opened` does this, too, but later: while a torn connection lingers, it neither counts nor can be ended
+            # `_opened` does this, too, but later: a torn connection that lingers must not count as live, or be ended
             # again.
             self._live.discard(connection)

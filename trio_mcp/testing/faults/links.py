@@ -1,4 +1,4 @@
-"""Links whose messages have faults, on Trio's clock: a `trio.testing.MockClock` plays every script at once."""
+"""Links whose messages have faults, on Trio's clock: a `trio.testing.MockClock` plays every script without waiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Tear
 __all__ = ["FaultLinks"]
 
 GRACE = 1.0
-"""Seconds that messages on their way get once the link's block has ended. Chosen, as on stdio."""
+"""Seconds that undelivered messages get once the link's block has ended. Chosen, as on stdio."""
 
 _ASKED_FOR = "by a fault that the test asked for"
 _Messages: TypeAlias = tuple[SessionMessage, ...]
@@ -37,7 +37,7 @@ class FaultLinks(FaultInjector):
         target: A target of a `Client`: a `Server`, a URL, parameters, or a function that opens a link.
         faults: The faults of each link, in order; those after the last one are left alone. For the same faults each
             time, pass ``itertools.repeat(Faults(...))``.
-        on_sent: Called with each message that the target gets, if given. A sync function.
+        on_sent: A sync function, called with each message for the target just before it is passed on.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FaultLinks(FaultInjector):
         """Open a link.
 
         Raises:
-            TransportError: While links are refused, or whatever `refuse` was given.
+            TransportError: While links are refused, unless `refuse` was given another exception to raise.
         """
         # Entering a block is a checkpoint (docs/design.md, rule 11). It comes before the refusal, so that a client that
         # tries a refused link again and again lets other tasks run.
@@ -79,10 +79,10 @@ class FaultLinks(FaultInjector):
                 ends = _Ends(inner, outbound, inbound, self._on_sent)
                 nursery.start_soon(self._relay, connection, ends)
                 yield Link(read, write)
-                # The block was left without an exception: what was written last still goes out, as on any other link.
+                # The block ended without an exception, so what was written last still goes out, as on any other link.
                 read.close()
                 write.close()
-                # The wait is bounded, because a script may stall what is sent without end.
+                # The wait is bounded, because a script may stall what is sent forever.
                 with trio.move_on_after(GRACE):
                     await ends.written.wait()
 
@@ -92,8 +92,7 @@ class FaultLinks(FaultInjector):
             self._flow(0, partial(_receive, ends.outbound), ends.send),
             self._flow(1, partial(_receive, ends.inner.read), ends.deliver),
         )
-        # This is outside the connection's scope, which may be cancelled: closing, and handing on the cause, have to
-        # wait.
+        # This is outside the connection's scope: that may be cancelled, and closing and handing on the cause both wait.
         await ends.close(connection.ending)
 
 
@@ -105,8 +104,8 @@ class _Ends:
         inner: The inner link.
         outbound: Gives what the session sends.
         inbound: Takes what the session receives.
-        on_sent: Called with what is passed on to the inner link.
-        written: Set once nothing more is sent.
+        on_sent: Called with each message before it is passed on to the inner link.
+        written: Set once nothing more will be sent.
     """
 
     inner: Link
@@ -123,7 +122,7 @@ class _Ends:
                     self.on_sent(each)
                 await self.inner.write.send(each)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.outbound.close()  # why the link is lost is for the inner link to say, to the reader
+            self.outbound.close()  # the inner link tells the reader why it is lost
         if not messages:
             await self.inner.write.aclose()
             self.written.set()
@@ -136,15 +135,16 @@ class _Ends:
             self.inbound.close()
 
     async def close(self, how: Tear | Reset | None) -> None:
-        """Close both links once nothing flows any more, and say why to a session that did not ask for it."""
+        """Close both links once nothing flows any more; after a `Reset`, first pass its cause on to the session."""
         self.outbound.close()
-        # This comes after closing `outbound`: it may wait for room, and a session that sends meanwhile has to fail.
+        # This comes after closing `outbound`: `hand_on` may wait for room, and a session that sends meanwhile has to
+        # fail.
         if isinstance(how, Reset):
             await hand_on(
                 self.inbound, TransportFailure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}"))
             )
         self.inbound.close()
-        # The end of the link's block may be waiting for this, and nothing more can be written.
+        # Nothing more can be written, and the end of the link's block may be waiting for this event.
         self.written.set()
         for channel in self.inner:
             await channel.aclose()
@@ -152,9 +152,9 @@ class _Ends:
 
 async def _receive(channel: trio.abc.ReceiveChannel[SessionMessage]) -> _Messages:
     try:
-        # A tuple of one message: `Flow` cuts, repeats and counts it like bytes, and takes an empty one for the end.
+        # A tuple of one message: `Flow` cuts, repeats and counts it like bytes, and treats an empty one as the end.
         return (await channel.receive(),)
     except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-        # This happens, too, if `send` has closed the channel, as the target takes no more; the inner link tells the
-        # session why.
+        # This also happens after `send` has closed the channel because the target accepts nothing more; the inner link
+        # tells the session why.
         return ()

@@ -1,4 +1,4 @@
-"""A proxy for bytes, between a client and a server on this machine, whose connections have faults."""
+"""A proxy between a client and a server that passes on bytes, over connections with faults."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 __all__ = ["FaultProxy"]
 
 PIECE = 65536
-"""The most bytes that a direction holds. Chosen."""
+"""The most bytes that a direction holds at a time. Chosen."""
 
 BACKLOG = 128
-"""Connections that wait to be taken. Chosen."""
+"""Connections that may wait to be accepted. Chosen."""
 
 LINGER = 1.0
-"""Seconds that the two sides of a torn connection get to close theirs: a socket with unread data would send a reset.
+"""Seconds that the two sides of a torn connection get to close it. Chosen.
 
-Chosen.
+Until then the proxy reads what they send, since closing a socket with unread data would send a reset.
 """
 
 _ABORT = struct.pack("ii", 1, 0)  # l_onoff, l_linger: a close is a reset (socket(7))
@@ -42,14 +42,14 @@ _LOOPBACK = "127.0.0.1"
 class FaultProxy(FaultInjector, EnteredOnce):
     """A proxy whose connections have faults, over TCP or a Unix socket: ``async with FaultProxy(url) as proxy``.
 
-    It knows nothing of what it passes on, so it serves every transport, with TLS or without. For tests: it listens on
-    the loopback address alone.
+    The proxy does not interpret what it passes on, so it works with every transport over sockets, with or without TLS.
+    It is for tests, so it listens only on the loopback address or on a Unix socket.
 
     Args:
         target: Where the connections lead: a URL with a host and a port, of any scheme, or ``unix:/path``.
         faults: The faults of each connection, in order; those after the last one are left alone. For the same faults
             each time, pass ``itertools.repeat(Faults(...))``.
-        on_sent: Called with each piece of data that the server gets, if given. A sync function.
+        on_sent: A sync function, called with each piece of data for the server just before it is passed on.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     @property
     def url(self) -> str:
-        """The target's URL by way of this proxy, for a client to connect to."""
+        """The URL that leads to the target by way of this proxy, for a client to connect to."""
         if self._target.scheme == "unix":
             return f"unix:{self._address}"
         # A client checks a certificate against the host in its URL, and one for localhost is not valid for 127.0.0.1.
@@ -77,10 +77,10 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     @property
     def port(self) -> int:
-        """The port that it listens on.
+        """The port that the proxy listens on.
 
         Raises:
-            LocalProtocolError: If it has none: it listens on a Unix socket, or was not entered.
+            LocalProtocolError: If the proxy has none: it listens on a Unix socket, or its block was not entered.
         """
         if not isinstance(self._address, tuple):
             raise LocalProtocolError("the proxy has no port: it listens on a Unix socket, or its block was not entered")
@@ -88,8 +88,8 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
-            # Not accepting would not be enough: the system itself completes connections up to the backlog, which look
-            # open to their clients. Closing the listener also resets those that wait.
+            # It would not be enough to stop accepting: the system itself completes connections up to the backlog, and
+            # those look open to their clients. Closing the listener also resets the connections that wait there.
             self._listener.socket.close()
             self._listener = None
             self._accepting.close()
@@ -125,20 +125,20 @@ class FaultProxy(FaultInjector, EnteredOnce):
     async def _accept_all(self, nursery: trio.Nursery) -> None:
         while True:
             await self._accepting.passed()
-            # An open gate lets pass without a checkpoint, so no `refuse` can come in between.
+            # Passing an open gate is not a checkpoint, so no `refuse` can come in between.
             assert self._listener is not None
             with contextlib.suppress(trio.ClosedResourceError):  # refused from now on
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, near: trio.SocketStream) -> None:
-        # The sockets are closed here, and not the streams: closing a stream is a checkpoint, whose `Cancelled` could
-        # replace an exception from in here.
+        # The sockets are closed here rather than the streams: closing a stream is a checkpoint, whose `Cancelled` could
+        # replace an exception raised in this block.
         with near.socket, self._opened() as connection:
             try:
-                # This is outside the connection's scope: a tear by hand takes effect once both sides are there.
+                # This is outside the connection's scope: a tear by hand takes effect once both sides are connected.
                 far = await self._connect()
             except OSError:
-                _abort(near)  # what was accepted can't be refused any more
+                _abort(near)  # a connection that was accepted can no longer be refused
                 return
             with far.socket:
                 await self._run(
@@ -146,7 +146,8 @@ class FaultProxy(FaultInjector, EnteredOnce):
                     self._flow(0, partial(near.receive_some, PIECE), partial(_send, far, self._on_sent)),
                     self._flow(1, partial(far.receive_some, PIECE), partial(_send, near, None)),
                 )
-                # Both directions have ended by now: `_tear` reads, and Trio lets only one task at a time read a socket.
+                # Both directions have ended by now, as they must: `_tear` reads, and Trio lets only one task at a time
+                # read from a socket.
                 if isinstance(connection.ending, Tear):
                     await _tear(near, far)
                 elif isinstance(connection.ending, Reset):
@@ -163,23 +164,23 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
 def _bound(address: str | tuple[str, int]) -> socket.socket:
     made = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
-    # The socket that keeps the port is bound to the same address, and connections of an earlier listener may still be
-    # there. With this option Linux lets both be, as long as no other socket listens there (socket(7)).
+    # The socket that keeps the port is bound to the same address, and connections of an earlier listener may still
+    # exist. With this option Linux allows binding even so, as long as no other socket listens there (socket(7)).
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(address)
     return made
 
 
 async def _send(stream: trio.SocketStream, watch: Callable[[bytes], object] | None, data: bytes) -> None:
-    # The hook is called before the send: if a fault cuts that off, the server may still have got part of the data, and
-    # acted on it.
+    # The hook is called before the send: if a fault cuts the send off, the server may still have received part of the
+    # data and acted on it.
     if watch is not None and data:
         watch(data)
     await (stream.send_all(data) if data else stream.send_eof())
 
 
 async def _tear(*streams: trio.SocketStream) -> None:
-    """Send each side the end, and read what it still sends."""
+    """Signal the end to both sides, and read what they still send."""
     for stream in streams:
         with contextlib.suppress(OSError):
             stream.socket.shutdown(socket.SHUT_WR)
@@ -190,7 +191,7 @@ async def _tear(*streams: trio.SocketStream) -> None:
 
 
 def _abort(stream: trio.SocketStream) -> None:
-    """Close a connection with a reset. A Unix socket knows none, so its peer sees the end."""
+    """Close a connection with a reset. Unix sockets have no resets, so there the peer sees the end."""
     with contextlib.suppress(OSError):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
     stream.socket.close()

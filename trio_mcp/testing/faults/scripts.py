@@ -1,4 +1,4 @@
-"""Scripts that are drawn: from a seed, or by Hypothesis."""
+"""Random scripts, drawn from a seed or by Hypothesis."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["fault_scripts", "random_faults"]
 
 _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
-    Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # of each piece, so it adds up
-    # Only 2000 bytes are split: each piece is a system call, so a long response byte by byte would take very long.
+    Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # short, because the delays of all pieces add up
+    # Only 2000 bytes are split: each piece is a system call, so sending a long response byte by byte would take very
+    # long.
     Split: lambda rng, longest: Split(rng.choice((1, 50, 1000)), amount=2000),
     Stall: lambda rng, longest: Stall(rng.uniform(longest / 10, longest)),
     Drop: lambda rng, longest: Drop(),
@@ -37,7 +38,7 @@ _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
     Tear: lambda rng, longest: Tear(),
     Reset: lambda rng, longest: Reset(),
 }
-"""Makes a fault from random numbers and the length of the longest wait."""
+"""Kind of step -> a function that makes one from a random generator and the length of the longest wait."""
 
 
 def random_faults(
@@ -48,28 +49,28 @@ def random_faults(
     most: int = 60_000,
     longest: float = 2.0,
 ) -> Iterator[Faults]:
-    """Draw faults for any number of connections: the same ones for the same arguments.
+    """Draw faults for any number of connections; the same arguments always give the same faults.
 
-    A connection has one fault or none. It comes at the very first byte or message, or after a random amount, and more
-    often to what is received than to what is sent.
+    A connection has one fault or none. The fault comes at the very first byte or message, or after a random amount, and
+    affects what is received more often than what is sent.
 
     Args:
         seed: Decides what is drawn.
-        kinds: The kinds of faults; pass `ON_LINKS`, or some of it, for `FaultLinks`.
+        kinds: The kinds of faults; for `FaultLinks`, pass `ON_LINKS` or some of its members.
         calm: The share of connections that are left alone.
         most: The most that passes before the fault, in bytes or messages. Small amounts are more frequent.
         longest: The longest wait, in seconds.
     """
     rng = random.Random(seed)
-    # `Pass` and `Await` are not faults: one of them says when the fault comes. In the order of the table: that of a set
-    # of classes differs from one process to the next.
+    # `Pass` and `Await` are not faults: one of them says when the fault comes. The order is that of the table, since
+    # the order of a set of classes differs from one process to the next.
     makers = [make for kind, make in _DRAWN.items() if kind in kinds]
     while True:
         if rng.random() < calm:
             yield CALM
             continue
-        # The amount is uniform in the logarithm: 1 to 10 bytes are as frequent as 1,000 to 10,000. Most borders are at
-        # the beginning: handshakes, heads, the first message.
+        # The amount is log-uniform: 1 to 10 bytes are as frequent as 1,000 to 10,000. Most boundaries that matter are
+        # near the beginning: handshakes, heads, the first message.
         first: Step = Await() if rng.random() < 0.2 else Pass(int(most ** rng.random()))
         steps = (first, rng.choice(makers)(rng, longest))
         yield Faults(sent=steps) if rng.random() < 0.25 else Faults(received=steps)
@@ -78,20 +79,20 @@ def random_faults(
 def fault_scripts(
     kinds: Collection[type[Step]] = ON_WIRES, *, connections: int = 3, most: int = 60_000, longest: float = 2.0
 ) -> SearchStrategy[list[Faults]]:
-    """Return a Hypothesis strategy for the faults of some connections; it shrinks to none.
+    """Return a Hypothesis strategy for the faults of several connections; it shrinks to an empty list.
 
     Needs the extra ``trio-mcp[testing]``.
 
     Args:
-        kinds: The kinds of steps; pass `ON_LINKS`, or some of it, for `FaultLinks`.
-        connections: For how many connections at most.
-        most: The most of an amount, in bytes or messages.
+        kinds: The kinds of steps; for `FaultLinks`, pass `ON_LINKS` or some of its members.
+        connections: The greatest number of connections that get faults.
+        most: The largest amount of a step, in bytes or messages.
         longest: The longest wait, in seconds.
 
     Raises:
         ModuleNotFoundError: If Hypothesis is not installed.
     """
-    # It is imported here, so that the rest works without it.
+    # Hypothesis is imported here, so that the rest of the module works without it.
     try:
         from hypothesis import strategies as st
     except ModuleNotFoundError as exc:
@@ -107,6 +108,6 @@ def fault_scripts(
         Drop: (st.integers(1, min(most, 10)),),
         Duplicate: (st.integers(1, min(most, 10)),),
     }
-    # Lists shrink to empty ones, which are scripts without faults: what is left of a failing example matters.
+    # Lists shrink to empty ones, which are scripts without faults, so only the steps that matter for a failure remain.
     steps = st.lists(st.one_of([st.builds(kind, *fields.get(kind, ())) for kind in kinds]), max_size=5)
     return st.lists(st.builds(Faults, steps, steps), max_size=connections)

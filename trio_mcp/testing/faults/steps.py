@@ -1,4 +1,4 @@
-"""The words of a script: what happens to one direction of a connection, one step after the other."""
+"""The steps of a script, which happen to one direction of a connection, one after the other."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Pass:
     """Let everything through, for a while.
 
     Attributes:
-        amount: The step ends once this much has passed: bytes on a wire, messages on a link. None for no end.
-        seconds: It ends after this long, whatever has passed.
+        amount: The step ends once this much has passed: bytes on a wire, messages on a link. None for no limit.
+        seconds: The step ends after this long, however much has passed.
     """
 
     amount: int | None = attrs.field(default=None, validator=_amount)
@@ -50,7 +50,7 @@ class Pass:
 
 @attrs.frozen
 class Await:
-    """Wait until something comes, and leave it to the next step: ``Await(), Reset()`` loses a response on its way."""
+    """Wait until something arrives, and leave it to the next step: ``Await(), Reset()`` loses a response in transit."""
 
 
 @attrs.frozen
@@ -58,8 +58,8 @@ class Delay:
     """Hold up each piece of data, or each message, before it is passed on; the order is kept.
 
     Attributes:
-        seconds: How long.
-        amount: For how much, as of `Pass`.
+        seconds: How long each is held up.
+        amount: The amount to delay, counted as in `Pass`.
     """
 
     seconds: float = attrs.field(validator=_wait)
@@ -71,8 +71,8 @@ class Split:
     """Pass data on in small pieces. Only on a wire.
 
     Attributes:
-        size: The most bytes of a piece.
-        amount: For how much, as of `Pass`.
+        size: The most bytes in a piece.
+        amount: The number of bytes to split; None for no limit.
         seconds: The pause before each piece. Without one the system may join pieces that the receiver has not read yet.
     """
 
@@ -83,10 +83,10 @@ class Split:
 
 @attrs.frozen
 class Stall:
-    """Take nothing and pass nothing on, as if the other side were frozen.
+    """Read nothing and pass nothing on, as if the other side were frozen.
 
     Attributes:
-        seconds: How long; without end by default.
+        seconds: How long; forever by default.
     """
 
     seconds: float = attrs.field(default=math.inf, validator=_wait)
@@ -94,10 +94,10 @@ class Stall:
 
 @attrs.frozen
 class Drop:
-    """Lose messages. Only on a link, which must not do this: for tests of deadlines.
+    """Lose messages. Only on a link. Real links never lose messages: this is for tests of deadlines.
 
     Attributes:
-        amount: How many.
+        amount: The number of messages to lose.
     """
 
     amount: int = attrs.field(default=1, validator=_some)
@@ -105,10 +105,10 @@ class Drop:
 
 @attrs.frozen
 class Duplicate:
-    """Pass messages on twice. Only on a link, which must not do this: for tests of code that guards against it.
+    """Pass messages on twice. Only on a link. Real links never do this: it is for tests of code that guards against it.
 
     Attributes:
-        amount: How many.
+        amount: The number of messages to pass on twice.
     """
 
     amount: int = attrs.field(default=1, validator=_some)
@@ -116,15 +116,15 @@ class Duplicate:
 
 @attrs.frozen
 class Tear:
-    """End the connection in both directions, as if each side had closed it: nothing under way arrives."""
+    """End the connection in both directions, as if each side had closed it: nothing still in transit arrives."""
 
 
 @attrs.frozen
 class Reset:
-    """Break the connection: on a wire both sides get a reset, on a link its user gets a `TransportFailure`.
+    """Break the connection: on a wire both sides get a reset; on a link its user gets a `TransportFailure`.
 
     Attributes:
-        cause: The error in the `TransportFailure` of a link, by default a `TransportError`. Ignored on a wire.
+        cause: The error in the `TransportFailure` on a link, by default a `TransportError`. Ignored on a wire.
     """
 
     cause: Exception | None = None
@@ -135,23 +135,23 @@ Step: TypeAlias = Pass | Await | Delay | Split | Stall | Drop | Duplicate | Tear
 
 # `Drop` and `Duplicate` are missing: the system neither loses nor repeats bytes in the middle of a stream.
 ON_WIRES: tuple[type[Step], ...] = (Pass, Await, Delay, Split, Stall, Tear, Reset)
-"""The steps that bytes can be put through."""
+"""The steps that can be applied to bytes."""
 
 # `Split` is missing: a link carries whole messages, so there is nothing to cut.
 ON_LINKS: tuple[type[Step], ...] = (Pass, Await, Delay, Stall, Drop, Duplicate, Tear, Reset)
-"""The steps that messages can be put through."""
+"""The steps that can be applied to messages."""
 
 
 @attrs.frozen
 class Faults:
-    """The faults of one connection, seen from the side that connects. After its last step a direction is left alone.
+    """The faults of one connection, as seen by the side that connects. After its last step a direction is left alone.
 
     Attributes:
         sent: The steps for what that side sends.
         received: The steps for what it receives.
     """
 
-    # They are converted, so that a script may be a list, and later changes to that list do not reach it.
+    # Scripts are converted to tuples: a caller may pass a list, and change it later without affecting the faults.
     sent: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
     received: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
 
@@ -164,14 +164,14 @@ def check_steps(faults: Iterable[Step], allowed: Collection[type[Step]], what: s
     """Check that a script has only steps that can be played.
 
     Raises:
-        TypeError: If something else than a step is in it.
-        ValueError: If one means nothing there.
+        TypeError: If the script contains anything but steps.
+        ValueError: If a step is not among those allowed.
     """
     for step in faults:
         if not isinstance(step, (*ON_WIRES, *ON_LINKS)):
             raise TypeError(f"a script consists of steps such as Stall() or Reset(); got {step!r}")
         if type(step) not in allowed:
-            raise ValueError(f"{type(step).__name__} means nothing on {what}; what does: {_names(allowed)}")
+            raise ValueError(f"{type(step).__name__} means nothing on {what}; use {_names(allowed)}")
 
 
 def _names(steps: Collection[type[Step]]) -> str:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of valid and faulty messages of the protocol, and of arguments of tools.
+"""Hypothesis strategies of valid and faulty protocol messages, and of arguments for tools.
 
 Needs the extra ``trio-mcp[testing]``.
 """

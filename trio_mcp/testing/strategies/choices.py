@@ -1,4 +1,4 @@
-"""Sources of the choices that make a value: Hypothesis, a random generator, or the simplest choice each time."""
+"""Sources of the choices from which a value is made: Hypothesis, a random generator, or always the simplest choice."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Choices(Protocol):
         ...
 
     def text(self, low: int, high: int) -> str:
-        """Choose a text of so many characters; each may be any that UTF-8 can carry."""
+        """Choose a string with a length between inclusive bounds, of any characters that UTF-8 can encode."""
         ...
 
 
 def one_of(choices: Choices, things: Sequence[T]) -> T:
-    """Choose one of some things; the first is the simplest."""
+    """Choose one of several things; the first is the simplest."""
     return things[choices.integer(0, len(things) - 1)]
 
 
@@ -44,20 +44,20 @@ _numbers = functools.lru_cache(1000)(st.floats)
 
 @functools.lru_cache(1000)
 def _texts(low: int, high: int) -> st.SearchStrategy[str]:
-    # Every other text is plain, so that it passes the first checks of a tool.
+    # Half of the strings are plain, so that they pass a tool's first checks.
     plain = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 _-.", min_size=low, max_size=high)
     return plain | st.text(st.characters(exclude_categories=["Cs"]), min_size=low, max_size=high)
 
 
 @attrs.frozen
 class Drawn:
-    """Choices that Hypothesis makes, and shrinks."""
+    """Choices that Hypothesis makes and shrinks."""
 
     draw: st.DrawFn
 
     def integer(self, low: int, high: int) -> int:
         """Choose an integer."""
-        # Schemas often leave one number only, as for an array of fixed length, and a draw takes much longer than this.
+        # Schemas often allow only one number, as for an array of fixed length, and a draw takes much longer than this.
         return low if low == high else self.draw(_integers(low, high))
 
     def number(self, low: float, high: float) -> float:
@@ -65,13 +65,13 @@ class Drawn:
         return self.draw(_numbers(low, high))
 
     def text(self, low: int, high: int) -> str:
-        """Choose a text."""
+        """Choose a string."""
         return self.draw(_texts(low, high))
 
 
 @attrs.frozen
 class Random:
-    """Choices of a random generator."""
+    """Choices that a random generator makes."""
 
     rng: random.Random
 
@@ -81,11 +81,11 @@ class Random:
 
     def number(self, low: float, high: float) -> float:
         """Choose a float."""
-        # Halved, because the difference of two large numbers may be infinite.
+        # The bounds are halved, because the difference between two large numbers may be infinite.
         return min(max(2 * self.rng.uniform(low / 2, high / 2), low), high)
 
     def text(self, low: int, high: int) -> str:
-        """Choose a text."""
+        """Choose a string."""
         # The last characters take two, three and four bytes in UTF-8: a peer that counts bytes or UTF-16 units, where
         # JSON Schema counts characters, fails on them.
         return "".join(self.rng.choices("abcXYZ019 _-é€😀", k=self.rng.randint(low, high)))
@@ -93,18 +93,18 @@ class Random:
 
 # Hypothesis finds the simplest value of a strategy only by a search; `simplest` must give the same value at once.
 class Simplest:
-    """The simplest choice each time."""
+    """Choices that are always the simplest."""
 
     def integer(self, low: int, high: int) -> int:
         """Choose the integer nearest to zero."""
         return min(max(low, 0), high)
 
     def number(self, low: float, high: float) -> float:
-        """Choose zero, or a whole number, or else a bound."""
+        """Choose zero, or else the whole number nearest to it, or else a bound."""
         nearest = min(max(low, 0.0), high)
         # Beyond 2**53 every float is whole already.
         return min(max(float(math.ceil(nearest)), low), high) if abs(nearest) < 2**53 else nearest
 
     def text(self, low: int, high: int) -> str:
-        """Choose the shortest text."""
+        """Choose the shortest string."""
         return "a" * low

@@ -1,4 +1,4 @@
-"""Draws in bulk from a strategy, outside a test: a seed gives the same values each time."""
+"""Draws in bulk from a strategy, outside a test; the same seed gives the same values each time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 class PlainProvider(HypothesisProvider):
     """Hypothesis's own source of choices, without the constants that it collects from the modules of a program.
 
-    These constants would change the values of a seed as soon as another local module is imported, or edited.
+    Because of these constants, a seed would give other values as soon as another local module is imported or edited.
     """
 
     # Hypothesis has no setting for this, and a new provider would have to repeat its distribution for all five types of
-    # choices. If a release renames the method, the test of the values of a seed fails.
+    # choices. If a release renames the method, the test that compares the values drawn with a seed fails.
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
 
@@ -32,10 +32,10 @@ AVAILABLE_PROVIDERS[_BACKEND] = f"{__name__}.{PlainProvider.__name__}"
 
 
 def draws(strategy: SearchStrategy[T], count: int, *, seed: int = 0) -> list[T]:
-    """Draw values in bulk, outside of a test; inside one, Hypothesis draws them.
+    """Draw values in bulk, outside a test; inside a test, use ``given`` instead.
 
-    The same strategy, count and seed give the same values in every program, with the same release of Hypothesis. It
-    takes half the time of draws in a test, and keeps nothing between runs.
+    The same strategy, count and seed give the same values in every program, with the same release of Hypothesis. The
+    draws take half the time of draws in a test, and nothing is kept between runs.
 
     Args:
         strategy: The strategy.
@@ -43,12 +43,13 @@ def draws(strategy: SearchStrategy[T], count: int, *, seed: int = 0) -> list[T]:
         seed: Decides which values are drawn.
 
     Raises:
-        hypothesis.errors.Unsatisfiable: If the strategy rejects nearly all that it tries.
+        hypothesis.errors.Unsatisfiable: If the strategy rejects nearly all the values that it tries.
     """
     drawn: list[T] = []
 
     # A database would leave files on the user's disk. The first draw from a large schema is slow, and a slow machine
-    # must not change the values of a seed, so health checks and the deadline are off. There is nothing to shrink.
+    # must not change the values that a seed gives, so health checks and the deadline are off. Nothing can fail here, so
+    # there is nothing to shrink.
     @hypothesis.seed(seed)
     @settings(
         backend=_BACKEND,

@@ -1,6 +1,6 @@
-"""Makes texts of the formats of JSON Schema (2020-12 validation, section 7.3).
+"""Makes strings of the formats of JSON Schema (2020-12 validation, section 7.3).
 
-Hosts that a program might connect to are below ``example.invalid``, which leads nowhere (RFC 6761).
+Hosts that a program might connect to are subdomains of ``example.invalid``, which never resolves (RFC 6761).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def _joined(choices: Choices, separator: str, words: tuple[str, ...], low: int, 
 
 
 def _date(choices: Choices) -> str:
-    # The days are from 1972 to 2054: some programs can't count seconds from before 1970, and signed 32 bits overflow in
-    # 2038. The simplest day is easy to read in a report.
+    # The days are from 1972 to 2054: some programs can't represent times before 1970, and signed 32 bits overflow in
+    # 2038. The simplest day, 2000-01-01, is easy to read in a report.
     return (datetime.date(2000, 1, 1) + datetime.timedelta(choices.integer(-10_000, 20_000))).isoformat()
 
 
 def _time(choices: Choices) -> str:
-    # RFC 3339 allows leap seconds, but most libraries refuse them, and the tool would get the blame.
+    # RFC 3339 allows leap seconds, but most libraries refuse them, and the tool would be blamed.
     hours, minutes, seconds = choices.integer(0, 23), choices.integer(0, 59), choices.integer(0, 59)
     fraction = one_of(choices, ("", ".5", ".123456"))
     zone = one_of(choices, ("Z", "+00:00", "+05:30", "-08:00"))
@@ -38,7 +38,8 @@ def _time(choices: Choices) -> str:
 
 def _duration(choices: Choices) -> str:
     days, hours = choices.integer(0, 30), choices.integer(0, 23)
-    # A time must follow the "T" (RFC 3339, appendix A). Many libraries have no weeks, months and years in a duration.
+    # A time must follow the "T" (RFC 3339, appendix A). Many libraries don't support weeks, months and years in a
+    # duration.
     return f"P{days}DT{hours}H" if hours else f"P{days}D"
 
 
@@ -55,7 +56,7 @@ def _path(choices: Choices) -> str:
 
 
 def _uri(choices: Choices) -> str:
-    # A tool that takes a URI mostly means the web, and may refuse a `urn:`.
+    # A tool that takes a URI mostly expects a web address, and may refuse a `urn:`.
     return f"https://{_hostname(choices)}{_path(choices)}{one_of(choices, ('', '?a=b', '#part'))}"
 
 
@@ -90,9 +91,9 @@ FORMATS: Mapping[str, Callable[[Choices], str]] = {
     "uuid": lambda choices: str(uuid.UUID(int=choices.integer(0, 2**128 - 1), version=4)),
     "json-pointer": _path,
     "relative-json-pointer": lambda choices: f"{choices.integer(0, 9)}{_path(choices)}",
-    # A tool compiles it in the dialect of its language, so only syntax that all dialects share may occur.
+    # A tool compiles the expression in the dialect of its language, so it has only syntax that all dialects share.
     "regex": lambda choices: one_of(choices, ("a", "^a+$", "[a-z]*", "a|b")),
-    # OpenAPI defines this one, and schemas that were generated from an API have it.
+    # OpenAPI defines this format, and schemas that were generated from an API use it.
     "byte": _base64,
 }
-"""Name of a format -> a function that makes a text. Any text conforms to a format that is not here."""
+"""Name of a format -> a function that makes a string. Any string conforms to a format that is not in this table."""

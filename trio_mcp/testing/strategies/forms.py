@@ -12,11 +12,11 @@ from trio_mcp.testing.strategies.plain_data import texts, uris
 __all__ = ["field_choices", "field_values", "form_answers", "forms"]
 
 _FORMATS: dict[str, st.SearchStrategy[str]] = {
-    # Narrower than RFC 5321: few validators accept quoted local parts and comments.
+    # This is narrower than RFC 5321: few validators accept quoted local parts and comments.
     "email": st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,5})?@[a-z0-9]{1,9}(\.[a-z]{2,5}){0,2}", fullmatch=True),
     "uri": uris(),
     "date": st.dates().map(datetime.date.isoformat),
-    # RFC 3339 demands a zone.
+    # RFC 3339 requires a time zone.
     "date-time": st.datetimes(timezones=st.just(datetime.UTC)).map(datetime.datetime.isoformat),
 }
 _CHOICES = st.lists(texts(5), min_size=1, max_size=4, unique=True)
@@ -43,7 +43,7 @@ def _fields() -> st.SearchStrategy[dict[str, Any]]:
     )
     boolean = st.just({"type": "boolean"})
     single = _CHOICES.map(lambda choices: {"type": "string", "enum": choices})
-    # `enumNames` is from 2025-06-18. Later schemas keep it for older servers, so clients must know it.
+    # `enumNames` is from 2025-06-18. Later schemas keep it for older servers, so clients must support it.
     old = _CHOICES.map(lambda choices: {"type": "string", "enum": choices, "enumNames": choices})
     titled = _CHOICES.map(lambda choices: {"type": "string", "oneOf": _titled(choices)})
     several = _CHOICES.flatmap(
@@ -63,7 +63,7 @@ def _fields_with_default(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def forms(draw: st.DrawFn, min_fields: int = 0) -> dict[str, Any]:
-    """Draw flat schemas with all kinds of fields that a form may have."""
+    """Draw a flat schema; its fields are of any kind that a form may have."""
     fields = draw(st.dictionaries(texts(5), _fields_with_default(), min_size=min_fields, max_size=4))
     required = draw(st.sets(st.sampled_from(sorted(fields)))) if fields else set()
     return {"type": "object", "properties": fields, "required": sorted(required)}
@@ -100,7 +100,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def form_answers(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
-    """Draw valid answers: all required fields without a default, and some others."""
+    """Draw valid answers: they have all required fields without a default, and some others."""
     fields = schema["properties"]
     # The client fills in the default of a required field before it sends the answer.
     needed = {name for name in schema["required"] if "default" not in fields[name]}

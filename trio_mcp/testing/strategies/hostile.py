@@ -1,6 +1,6 @@
 """Strategies of faulty messages and HTTP headers, each with the reactions that the specification allows.
 
-An outcome is as wide as the text: a receiver may do whatever the text leaves open. So a test of it has no false alarms.
+An outcome allows everything that the specification's text leaves open, so a test with it has no false alarms.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class AllowedOutcome:
     """The allowed reactions of a receiver.
 
     Attributes:
-        codes: The allowed codes of an error response: empty if it must not send one, None for any code.
-        result: Whether it may be lenient and send a result.
-        silence: Whether it may send no response.
+        codes: The allowed codes of an error response: empty if the receiver must not send one, None for any code.
+        result: Whether the receiver may be lenient and send a result.
+        silence: Whether the receiver may send no response.
         statuses: The allowed HTTP statuses; if empty, 200, 202 and 400 to 499.
     """
 
@@ -67,7 +67,7 @@ class Hostile:
         text: The text, without framing. It has no line breaks.
         fault: The name of the fault: a key of `MESSAGE_FAULTS`.
         id: The id, if the text is a request or was made from one; else None.
-        outcome: The allowed reactions. An error response has the same id, or none if the receiver can't read it.
+        outcome: The allowed reactions. An error response has the same id, or no id if the receiver can't read it.
     """
 
     text: bytes
@@ -81,7 +81,7 @@ class HostileHeaders:
     """Headers that don't match the valid message of their POST.
 
     Attributes:
-        headers: The changes to the headers of a valid request: a value replaces or adds one, None removes it.
+        headers: The changes to the headers of a valid request: a value replaces or adds a header, None removes it.
         fault: The name of the fault: a key of `HEADER_FAULTS`.
         outcome: The allowed reactions of a server.
     """
@@ -92,11 +92,11 @@ class HostileHeaders:
 
 
 _WITHOUT = object()
-"""Stands for an absent member; None stands for null."""
+"""Represents an absent member; None represents null."""
 
 
 def _changed(members: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace or add members; `_WITHOUT` removes one."""
+    """Return the members with some replaced or added; the value `_WITHOUT` removes one."""
     return {name: value for name, value in {**members, **changes}.items() if value is not _WITHOUT}
 
 
@@ -134,9 +134,9 @@ class MessageFault:
     """A kind of fault of messages.
 
     Attributes:
-        make: Returns the strategy of texts, or of JSON values.
+        make: Returns the strategy of the messages, as texts or JSON values.
         outcome: The allowed reactions of a receiver.
-        has_id: Whether the message is a request with an id, or nearly one.
+        has_id: Whether the message is a request with an id, or was made from one.
         revisions: The revisions in which it is a fault.
     """
 
@@ -153,9 +153,9 @@ def _codes(*codes: int, **more: Any) -> AllowedOutcome:
 _ANY_CODE = (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
 # JSON-RPC 2.0, section 5.1. Silence is allowed, because an unreadable message may be a notification.
 _UNREADABLE = _codes(PARSE_ERROR, INVALID_REQUEST)
-# The receiver should refuse it, but some don't look.
+# A receiver should refuse the message, but some don't check.
 _LENIENT = _codes(INVALID_REQUEST, result=True)
-# The sender must not send it, but the receiver may read it as it was meant.
+# The sender must not send the message, but a receiver may read it as it was meant.
 _ODD = _codes(*_ANY_CODE, result=True)
 # A request with an id needs a response.
 _ANSWERED = _codes(*_ANY_CODE, result=True, silence=False)
@@ -163,7 +163,7 @@ _GOOD = AllowedOutcome(result=True, silence=False)
 _UNKNOWN = _codes(METHOD_NOT_FOUND, silence=False)
 _REFUSED = _codes(INVALID_PARAMS, silence=False)
 _IGNORED = AllowedOutcome()
-# JSON-RPC does not say how a receiver treats an unexpected response; an error without an id is allowed.
+# JSON-RPC does not say how to treat an unexpected response, so the receiver may send an error without an id.
 _STRAY = _codes(INVALID_REQUEST)
 
 
@@ -172,37 +172,37 @@ def _text(value: Any) -> bytes:
 
 
 def _one(*values: Any) -> _Make:
-    """Draw one of these texts or values."""
+    """Return a maker that draws one of these texts or values."""
     return lambda base: st.sampled_from(values)
 
 
 def _member(name: str, *values: Any) -> _Make:
-    """Draw a request that has one of these values in a member."""
+    """Return a maker that draws a request with one of these values as a member."""
     return _requests(*({name: value} for value in values))
 
 
 def _requests(*changes: Mapping[str, Any]) -> _Make:
-    """Draw a request with one of these changes to its members."""
+    """Return a maker that draws a request with one of these changes to its members."""
     return lambda base: st.sampled_from([base.request(**each) for each in changes])
 
 
 def _meta(*changes: Mapping[str, Any]) -> _Make:
-    """Draw a request with one of these changes to its ``_meta``."""
+    """Return a maker that draws a request with one of these changes to its ``_meta``."""
     return lambda base: st.sampled_from([base.with_meta(each) for each in changes])
 
 
 def _message(*messages: Mapping[str, Any]) -> _Make:
-    """Draw one of these messages."""
+    """Return a maker that draws one of these messages."""
     return _one(*({"jsonrpc": "2.0", **each} for each in messages))
 
 
 def _appended(*raw: bytes) -> _Make:
-    """Draw the text of a request with one of these texts as a further member."""
+    """Return a maker that draws the text of a request with one of these texts as a further member."""
     return lambda base: st.sampled_from([base.text()[:-1] + b"," + each + b"}" for each in raw])
 
 
 def _inside(*raw: bytes) -> _Make:
-    """Draw the text of a request with one of these texts as a value in it."""
+    """Return a maker that draws the text of a request with one of these texts as the value of a further member."""
     return _appended(*(b'"x":' + each for each in raw))
 
 
@@ -213,27 +213,29 @@ def _cut(base: _Base) -> st.SearchStrategy[bytes]:
 
 def _edited(base: _Base) -> st.SearchStrategy[bytes]:
     whole = base.text()
-    # Lenient parsers allow comments, trailing commas, single quotes or bare names, or strip a web framework's prefix
-    # against JSON hijacking.
+    # Lenient parsers allow comments, trailing commas, single quotes or bare names, or strip the prefix with which web
+    # frameworks prevent JSON hijacking.
     around = [whole + b"}", b"/* */" + whole, b"\x00" + whole, b")]}'," + whole, whole[:-1] + b",}"]
     return st.sampled_from([*around, whole.replace(b'"', b"'"), whole.replace(b'"jsonrpc"', b"jsonrpc")])
 
 
 def _nested(base: _Base) -> st.SearchStrategy[bytes]:
-    # Python's encoder would exceed its recursion limit at the greater depths.
+    # The text is put together from parts, because Python's encoder would exceed its recursion limit at the greater
+    # depths.
     before, after = _text(base.with_params(x="@")).split(b'"@"')
 
     def text(depth: int, brackets: tuple[bytes, bytes]) -> bytes:
         return before + brackets[0] * depth + b"0" + brackets[1] * depth + after
 
-    # Common limits are 128 (serde_json in Rust), 1000 (Python's recursion), and a stack that overflows far beyond.
+    # Common limits are 128 (serde_json in Rust) and 1000 (Python's recursion limit); elsewhere the stack overflows far
+    # beyond these.
     depths = st.sampled_from([100, 500, 2_000, 20_000])
     return st.builds(text, depths, st.sampled_from([(b"[", b"]"), (b'{"a":', b"}")]))
 
 
 def _large(base: _Base) -> st.SearchStrategy[Any]:
-    # The larger one exceeds 64 KiB, the size of a pipe and asyncio's default limit of a line. Both are far below the
-    # megabytes that servers refuse for good reason. Each shape is slow in another part of a parser.
+    # The larger size exceeds 64 KiB, which is the size of a pipe and asyncio's default limit for a line. Both sizes are
+    # far below the megabytes that servers refuse for good reason. Each shape is slow in a different part of a parser.
     shapes: list[Callable[[int], dict[str, Any]]] = [
         lambda size: {"x": "x" * size},
         lambda size: {"x": [0] * (size // 2)},
@@ -245,7 +247,7 @@ def _large(base: _Base) -> st.SearchStrategy[Any]:
 
 
 def _escaped(base: _Base) -> st.SearchStrategy[bytes]:
-    """Draw a request with each character of its method escaped."""
+    """Return a strategy of the request with each character of its method escaped."""
     escaped = "".join(f"\\u{ord(char):04x}" for char in base.method)
     return st.just(base.text().replace(f'"{base.method}"'.encode(), f'"{escaped}"'.encode()))
 
@@ -258,7 +260,7 @@ def _unknown_methods(base: _Base) -> st.SearchStrategy[Any]:
 
 
 _OTHER_TYPES: tuple[Any, ...] = (None, 5, True, [], ["x"])
-# Many senders write null for an absent value, so null has a separate, milder fault.
+# Many senders write null for an absent value, so null is a separate fault that allows more reactions.
 _NO_OBJECTS: tuple[Any, ...] = ("x", 5, True, [], [1], [{}])
 # Progress tokens are strings or integers; the TypeScript type `number` does not show that 1.5 is invalid.
 _NO_TOKENS: tuple[Any, ...] = (None, True, [], {}, 1.5)
@@ -281,7 +283,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     ),
     # Messages must be UTF-8 (RFC 8259, section 8.1), but Python's `json.loads` also detects UTF-16.
     "utf-16": MessageFault(lambda base: st.just(base.text().decode().encode("utf-16-le")), _UNREADABLE),
-    # A sender must not add one, and a receiver may ignore it (RFC 8259, section 8.1).
+    # A sender must not add a byte order mark, and a receiver may ignore one (RFC 8259, section 8.1).
     "byte-order-mark": MessageFault(lambda base: st.just(b"\xef\xbb\xbf" + base.text()), _ODD),
     "no-json-at-all": MessageFault(
         _one(b"hello", b"GET / HTTP/1.1", b"Content-Length: 20", b"\x16\x03\x01", b"]", b"{", b'"', b"\\"),
@@ -296,13 +298,13 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     "not-an-object": MessageFault(_one(0, -1.5, "ping", "", None, True, False), _UNREADABLE, False),
     "empty-object": MessageFault(_one({}, {"a": 1}, {"jsonrpc": "2.0"}), _STRAY, False),
     "empty-batch": MessageFault(_one([]), _STRAY, False),
-    # Batches came with 2025-03-26 and went with 2025-06-18.
+    # Batches were added in 2025-03-26 and removed in 2025-06-18.
     "batch": MessageFault(lambda base: st.just([base.request()]), _STRAY, revisions=_WITHOUT_BATCHES),
     "batch-of-nonsense": MessageFault(_one([1], [[]], [None, "x"]), _STRAY, False, _WITHOUT_BATCHES),
     # A member of the envelope is wrong.
     "no-version": MessageFault(_member("jsonrpc", _WITHOUT), _LENIENT),
     "wrong-version": MessageFault(_member("jsonrpc", "1.0", "2.1", "2", "", 2, 2.0, None, ["2.0"]), _LENIENT),
-    # JSON-RPC discourages null as an id, MCP forbids it (`basic#requests`). The receiver may treat the message as a
+    # JSON-RPC discourages null as an id, and MCP forbids it (`basic#requests`). The receiver may treat the message as a
     # notification and stay silent.
     "id-null": MessageFault(_member("id", None), _STRAY),
     "id-of-another-type": MessageFault(_member("id", True, False, [], [1], {}, {"id": 1}), _STRAY),
@@ -317,12 +319,12 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     ),
     # The method has no parameters, so a receiver need not look at them.
     "params-of-another-type-legacy": MessageFault(_member("params", *_NO_OBJECTS), _ODD, revisions=LEGACY_REVISIONS),
-    # Go and C# programs write null for an unset field, so receivers commonly read it as absent.
+    # Go and C# programs write null for an unset field, so receivers commonly treat null as absent.
     "params-null": MessageFault(_member("params", None), _ODD),
     "result-too": MessageFault(_requests({"result": {}}, {"error": {"code": 1, "message": "x"}}), _ODD),
     "unknown-members": MessageFault(_requests(*({name: {}} for name in ("x", "_meta", "Method", "__proto__"))), _ODD),
-    # Of two members with one name, most parsers take the last, some the first, and some refuse both (RFC 8259, section
-    # 4).
+    # Of two members with the same name, most parsers use the last, some use the first, and some refuse the text (RFC
+    # 8259, section 4).
     "repeated-members": MessageFault(
         _appended(b'"jsonrpc":"2.0"', b'"method":"no/such"', b'"method":5', b'"params":{}'), _ODD
     ),
@@ -333,7 +335,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     "long-method": MessageFault(
         _member("method", "x" * 20_000), _codes(METHOD_NOT_FOUND, INVALID_REQUEST, silence=False)
     ),
-    # A server that shares its dispatcher with a client may have handlers for these, but must not run them.
+    # A server that shares its dispatcher with a client may have handlers for these methods, but must not run them.
     "method-of-the-server": MessageFault(
         _member("method", "sampling/createMessage", "roots/list", "elicitation/create"), _UNKNOWN
     ),
@@ -371,17 +373,17 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     # The message is too large.
     "nested": MessageFault(_nested, _ODD),
     "large": MessageFault(_large, _ODD),
-    # These exceed a double, or Python's limit of 4300 digits when it converts text to int.
+    # These exceed the range or precision of a double, or Python's limit of 4300 digits when it converts text to int.
     "huge-number": MessageFault(
         _inside(b"1e400", b"-1e999", b"9" * 400, b"0." + b"1" * 400, b"1" + b"0" * 5_000), _ODD
     ),
-    # A notification gets no response, whatever is wrong with it.
+    # A notification gets no response, however faulty it is.
     "unknown-notification": MessageFault(
         _message(*({"method": each} for each in ("notifications/no/such", "x", "notifications/", "tools/list"))),
         _IGNORED,
         False,
     ),
-    # This also happens in an ordinary race, when the request has ended by the time that the notification arrives
+    # This also happens in an ordinary race, if a request has ended before a notification about it arrives
     # (`basic/patterns/cancellation#timing-considerations`).
     "notification-of-nothing": MessageFault(
         _message(
@@ -447,8 +449,8 @@ def hostile_messages(
         faults: The names of the faults: keys of `MESSAGE_FAULTS`. By default all faults of the revision.
     """
     modern = era_of(revision) is Era.MODERN
-    # A complaint about required parameters could hide the fault, so these methods have none. They are harmless, because
-    # a lenient server runs them.
+    # A complaint about missing parameters could hide the fault, so these methods require none. They are harmless,
+    # because a lenient server may run them.
     method, meta = ("server/discover", {_VERSION: revision, _CAPABILITIES: {}}) if modern else ("ping", {})
     known = [name for name, fault in MESSAGE_FAULTS.items() if revision in fault.revisions]
 
@@ -473,7 +475,7 @@ class HeaderFault:
     """A kind of fault of headers.
 
     Attributes:
-        headers: Headers that have it.
+        headers: Sets of changes to the headers, each of which causes the fault.
         outcome: The allowed reactions of a server.
         revisions: The revisions in which it is a fault.
     """
@@ -488,7 +490,7 @@ def _each(name: str, *values: str | None) -> tuple[Mapping[str, str | None], ...
 
 
 def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool = False) -> AllowedOutcome:
-    # Where the text demands only a status, the body of a refusal is optional, and any code is allowed in it.
+    # If the specification requires only a status, the body of a refusal is optional, and any code is allowed in it.
     return AllowedOutcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
 
 
@@ -498,8 +500,8 @@ _LEGACY_HTTP = LEGACY_REVISIONS[1:]
 _WITH_VERSION = tuple(revision for revision in LEGACY_REVISIONS if revision >= "2025-06-18")
 
 HEADER_FAULTS: Mapping[str, HeaderFault] = {
-    # Two of them begin like a local address. A server that compares prefixes would let pages of such a host reach it by
-    # DNS rebinding (2025-11-25 basic/transports#security-warning).
+    # Two of the origins begin like a local address. A server that compares prefixes would let pages of such a host
+    # reach it by DNS rebinding (2025-11-25 basic/transports#security-warning).
     "foreign-origin": HeaderFault(
         _each(
             "origin",
@@ -531,7 +533,8 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     "unsupported-version": HeaderFault(
         _each("mcp-protocol-version", "1900-01-01", "9999-12-31", "latest", "2025"), _statuses(400), _WITH_VERSION
     ),
-    # Servers commonly limit a head to 8 to 64 KiB, so some accept this, and others send 431 or close.
+    # Servers commonly limit the head of a request to between 8 and 64 KiB, so some accept this header, and others send
+    # 431 or close the connection.
     "large-header": HeaderFault(_each("x-large", "x" * 30_000), AllowedOutcome(None, result=True)),
     # 404 tells the client to open a new session; a server without sessions may send 400 for any id.
     "unknown-session": HeaderFault(
@@ -543,7 +546,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     "no-version": HeaderFault(_each("mcp-protocol-version", None), _MISMATCH, MODERN_REVISIONS),
     "other-version": HeaderFault(
         _each("mcp-protocol-version", "2025-11-25", "1900-01-01", "2026-07-28x"),
-        # The order of the two checks is open.
+        # The specification leaves the order of the two checks open.
         _statuses(400, codes=(HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION)),
         MODERN_REVISIONS,
     ),
@@ -579,7 +582,8 @@ def hostile_headers(revision: str, *, named: bool = False) -> st.SearchStrategy[
 
     Args:
         revision: The negotiated revision, at least 2025-03-26, which introduced Streamable HTTP.
-        named: Whether a header must repeat a name or URI of the message, as for ``tools/call``; it may be wrong, too.
+        named: Whether a header must repeat a name or URI of the message, as for ``tools/call``. If so, wrong values of
+            that header are among the faults in the modern era.
     """
     faults = {name: fault for name, fault in HEADER_FAULTS.items() if revision in fault.revisions}
     if named and revision in _NAMED.revisions:

@@ -1,8 +1,8 @@
 """Strategies of messages, and of their parts, as each revision defines them.
 
-`wire_models` builds instances of any wire model: only the fields of the revision, and always the required ones. It
-reads the model's fields and their revisions. So a new model needs a rule here only if the protocol restricts a value
-more than its type does.
+`wire_models` builds instances of any wire model: they have only fields of the revision, and always the required ones.
+The function reads the model's fields and their revisions, so a new model needs a rule here only if the protocol
+restricts a value more than its type does.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    # The annotation has a plain object as well, for servers that use more of JSON Schema than a form may.
+    # The annotation includes a plain object, too, for servers that use more of JSON Schema than a form may.
     kinds = [kind for kind in flatten(PrimitiveSchemaDefinition) if _is_model(kind)]
     known = [kind for kind in kinds if revision in class_span(kind)]
     return st.dictionaries(texts(), _one_of(known, revision), max_size=2)
@@ -137,7 +137,8 @@ def _parameters(_: str) -> st.SearchStrategy[Any]:
     return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
 
 
-# Restrictions of fields beyond their types, by the class that declares the field; "*" stands for any class.
+# Names of fields -> their values, for fields that the protocol restricts beyond their types. A name begins with the
+# class that declares the field; "*" means any class.
 _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     (
         "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "
@@ -154,22 +155,23 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     ): lambda _: numbers(0, 1),
     "AudioContent.data BlobResourceContents.blob ImageContent.data": lambda _: base64_texts(),
     "Tool.input_schema Tool.output_schema": lambda _: json_schemas(),
-    # An object before 2026-07-28, any JSON value since then; the library's model takes both.
+    # The value is an object before 2026-07-28, and any JSON value since then; the library's model accepts both.
     "CallToolResult.structured_content ToolResultContent.structured_content": lambda revision: (
         json_values() if at_least(revision, "2026-07-28") else json_objects()
     ),
     "Completion.values": lambda _: st.lists(texts(), max_size=3),
     "ElicitResult.content": _form_values,
-    # At least one, because an empty object requests nothing (2026-07-28 basic/patterns/mrtr).
+    # There is at least one, because an empty object requests nothing (2026-07-28 basic/patterns/mrtr).
     "InputRequiredResult.input_requests": lambda revision: st.dictionaries(
         texts(),
         _one_of((CreateMessageRequest, ListRootsRequest, ElicitRequest), revision),
         min_size=1,
         max_size=2,
     ),
-    # The type is a string, because extensions add values. The class decides between the two of the core.
+    # The field's type is a string, because extensions add values. Which of the core's two values it has depends on the
+    # class.
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
-    # The type is any object (2026-07-28 basic/patterns/mrtr).
+    # The field's type allows any object (2026-07-28 basic/patterns/mrtr).
     "InputResponseRequestParams.input_responses": lambda revision: st.dictionaries(
         texts(), _one_of((CreateMessageResult, ListRootsResult, ElicitResult), revision), max_size=2
     ),
@@ -177,7 +179,8 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
     "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
     "*.result_type": lambda _: st.just("complete"),
-    # The text forbids a negative time to live, the type does not (2026-07-28 server/utilities/caching).
+    # The specification's text forbids a negative time to live, but its type does not (2026-07-28
+    # server/utilities/caching).
     "*.ttl_ms": lambda _: st.integers(0, SAFE_INTEGER),
 }
 _FIELD_RULES = {field: rule for fields, rule in _RULES.items() for field in fields.split()}
@@ -200,10 +203,10 @@ def flatten(annotation: Any) -> list[Any]:
 def annotated_values(
     annotation: Any, models: Callable[[type[BaseModel]], st.SearchStrategy[Any] | None]
 ) -> st.SearchStrategy[Any]:
-    """Build values of an annotation.
+    """Return a strategy of values of an annotation.
 
     Args:
-        annotation: Made of models, literals, lists, dicts, unions, JSON scalars and Any.
+        annotation: The annotation; it may consist of models, literals, lists, dicts, unions, JSON scalars and Any.
         models: Returns the strategy for a model, or None to leave the model out.
     """
     arms = [models(arm) if _is_model(arm) else _plain_values(arm, models) for arm in flatten(annotation)]
@@ -237,7 +240,7 @@ def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> 
         return st.dictionaries(texts(), annotated_values(args[1], models), max_size=2)
     if isinstance(annotation, TypeAliasType):  # the official SDK's name for any JSON value
         return json_values()
-    # A field that is silently never drawn would blind the round-trip tests.
+    # If a field were silently never drawn, the round-trip tests would miss its faults.
     raise TypeError(f"no strategy for {annotation!r}")
 
 
@@ -245,7 +248,8 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
     if name == "meta":
         return _meta(model, revision)
     annotation = model.model_fields[name].annotation
-    # A subclass may override the rule of an inherited field, or narrow its type, which voids the rule.
+    # A subclass may override the rule of an inherited field, or narrow the field's type, so that the rule no longer
+    # applies.
     for owner in model.__mro__:
         rule = _FIELD_RULES.get(f"{owner.__name__}.{name}")
         if rule is not None and issubclass(owner, WireModel) and owner.model_fields[name].annotation == annotation:
@@ -268,19 +272,19 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
 
 @functools.cache
 def wire_models(model: type[Model], revision: str, *, extras: bool = False) -> st.SearchStrategy[Model]:
-    """Build instances of a model as a revision defines it.
+    """Return a strategy of instances of a model, as a revision defines it.
 
     Args:
         model: A wire model of the revision.
         revision: Decides which fields exist, and which are required.
-        extras: Add fields that no revision knows, some of them null, in nested models as well.
+        extras: Whether to add fields that no revision defines, some of them null, also in nested models.
     """
     return _instances(model, revision, extras)
 
 
 @st.composite
 def _instances(draw: st.DrawFn, model: type[Model], revision: str, extras: bool) -> Model:
-    # A composite strategy is printed as its call, not as the tree of all that it draws from.
+    # A composite strategy is printed as its call rather than as the tree of all the strategies that it draws from.
     return model(**draw(_fields(model, revision, extras)))
 
 
@@ -322,7 +326,7 @@ def requests(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
     """
     spec = _spec(method, revision, "request")
     if spec.embedded:
-        raise ValueError(f"{method} is not a request in {revision}, only a part of a result")
+        raise ValueError(f"{method} is not a request in {revision}: it occurs only within a result")
     return _enveloped(_wire(spec.message, revision), {"id": request_ids()})
 
 
@@ -365,7 +369,7 @@ def _spec(method: str, revision: str, kind: str) -> MethodSpec:
 def _enveloped(
     message: st.SearchStrategy[dict[str, Any]], members: dict[str, st.SearchStrategy[Any]]
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """Add the members of a JSON-RPC message, which the models of some revisions lack."""
+    """Add ``members`` and ``jsonrpc`` to a message, since the models of some revisions lack them."""
     return st.builds(operator.or_, message, st.fixed_dictionaries({"jsonrpc": st.just("2.0"), **members}))
 
 

@@ -20,14 +20,14 @@ from trio_mcp.testing.strategies.values import DeadEnd, Path, Values, checked
 __all__ = ["NearValid", "near_valid"]
 
 MAX_FAULTS = 100
-"""Faults that are tried. Chosen."""
+"""The most faults that are tried. Chosen."""
 MAX_DEPTH = 4
-"""Levels at which values are spoiled. Chosen."""
+"""The deepest level at which values are spoiled. Chosen."""
 TRIES = 6
-"""Attempts to spoil a value in one way. Chosen."""
+"""The most attempts to spoil a value in one way. Chosen."""
 
 _ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, 10**6, "", "no such value", [], [[]], {}, {"no such name": 0})
-"""Values of every type: some of them break the requirements of a place."""
+"""Values of every type, some of which break the requirements of a place."""
 _ODD_TEXTS = ("", " ", "!", "\n", "0", "a", "A", "é", "no such value!", "\x00")
 _ODD_NAMES = ("no such name!", "", " ", "0", "A", "é", "x" * 200)
 _OF_OTHERS = {"additionalProperties", "unevaluatedProperties", "propertyNames", "patternProperties"}
@@ -40,7 +40,7 @@ class NearValid:
     Attributes:
         value: The value.
         keyword: The keyword, such as ``"minimum"``.
-        place: Where in the value, as a JSON pointer: empty for the whole value.
+        place: The place in the value that breaks it, as a JSON pointer: empty for the whole value.
     """
 
     value: Any
@@ -56,9 +56,9 @@ class _Way:
     """A way to spoil values.
 
     Attributes:
-        applies: Says whether it may break a keyword of a shape.
-        kind: The types of values that it spoils.
-        spoil: Returns a spoiled value.
+        applies: Returns whether this way may break a keyword of a shape.
+        kind: The types of the values that this way can spoil.
+        spoil: Returns a value that is spoiled in this way.
     """
 
     applies: Callable[[Shape], bool]
@@ -80,7 +80,7 @@ def near_valid(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[NearVa
         max_leaves: About how many scalars a value has at most, if the schema does not require more.
 
     Raises:
-        CannotGenerate: If no values can be made that conform, or none that don't.
+        CannotGenerate: If no conforming values can be made, or none that break exactly one keyword.
     """
     return _broken(_Spoiled(schema, max_leaves))
 
@@ -96,8 +96,8 @@ class _Spoiled:
     def __init__(self, schema: Any, max_leaves: int) -> None:
         self._values = Values(schema, max_leaves)
         self._checker = checked(schema, formats=False)[1]
-        # Trying each fault once, ahead of the first draw, shows which ones work. So draws never fail, and a schema
-        # without any is refused here rather than in the middle of a test.
+        # Trying each fault once, ahead of the first draw, shows which ones work. Therefore draws never fail, and a
+        # schema without such faults is refused here rather than in the middle of a test.
         faults = itertools.islice(_faults(self._values.shapes), MAX_FAULTS)
         found = [(fault, self._find(fault, Random(random.Random(number)))) for number, fault in enumerate(faults)]
         self._known = [(fault, value) for fault, value in found if value is not None]
@@ -106,7 +106,8 @@ class _Spoiled:
 
     def draw(self, choices: Choices) -> NearValid:
         fault, known = one_of(choices, self._known)
-        # Hypothesis would give up on a filter for schemas that are hard to spoil.
+        # The known value is a fallback: if failures were filtered out instead, Hypothesis would give up on schemas that
+        # are hard to spoil.
         return self._find(fault, choices) or copy.deepcopy(known)
 
     def _find(self, fault: _Fault, choices: Choices) -> NearValid | None:
@@ -114,7 +115,7 @@ class _Spoiled:
         path, shape, way = fault
         for attempt in range(1, TRIES + 1):
             try:
-                # In a smaller value, the change is less likely to break another keyword, too.
+                # Each attempt makes a smaller value, in which the change is less likely to break a second keyword.
                 leaves = self._values.max_leaves // attempt
                 holder: Any = [self._values.make(choices, max_leaves=leaves, plain=True, path=path)]
                 value = _spoiled(holder, path, shape, way, choices)
@@ -128,10 +129,10 @@ class _Spoiled:
 
 
 def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Choices) -> Any:
-    """Spoil the only item of a list at a place, and return it.
+    """Spoil the only item of a list at a place within that item, and return the item.
 
     Raises:
-        DeadEnd: If the way is not for such a value.
+        DeadEnd: If the value at the place is not of a type that this way can spoil.
     """
     holder: Any = whole
     *steps, last = (0, *path)
@@ -146,7 +147,7 @@ def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Cho
 
 
 def _faults(shapes: Shapes) -> Iterator[_Fault]:
-    """Yield faults, those near the top first."""
+    """Yield faults, the ones near the top first."""
     pending: list[tuple[Key, Path]] = [(shapes.root, ())]
     seen: set[tuple[Key, int]] = set()
     while pending:
@@ -198,13 +199,13 @@ def _spoil_step(shape: Shape, value: Any, choices: Choices) -> Any:
 
 
 def _longer(shape: Shape, value: Any, choices: Choices) -> Any:
-    # Most patterns match a text with more of its last character.
+    # Most patterns also match a string that repeats its last character.
     return value.ljust(int(shape.length[1]) + choices.integer(1, 5), value[-1:] or "a")
 
 
 def _other_text(shape: Shape, value: Any, choices: Choices) -> Any:
     text = _one_of(_ODD_TEXTS, choices)
-    # The text stays within the bounds of the length, so that only the pattern is broken.
+    # The string stays within the bounds of its length, so that only the pattern is broken.
     return text.ljust(shape.length[0], text[-1:] or "!")[: max(int(min(shape.length[1], 100)), 0)]
 
 
@@ -214,8 +215,7 @@ def _more_items(shape: Shape, value: Any, _: Choices) -> Any:
 
 
 def _more_members(shape: Shape, value: Any, _: Choices) -> Any:
-    # Where unknown members have a schema, null most likely breaks a second keyword, and the final check drops the
-    # value.
+    # If unknown members have a schema, null most likely breaks a second keyword, and the final check drops the value.
     return value | {f"x{number}": None for number in range(int(shape.members[1]) + 1 - len(value))}
 
 
@@ -237,7 +237,7 @@ _WAYS = (
     _Way(lambda shape: shape.low is not None, object, _spoil_bound("low", -1)),
     _Way(lambda shape: shape.high is not None, object, _spoil_bound("high", 1)),
     _Way(lambda shape: bool(shape.steps), (int, float), _spoil_step),
-    # A half more leaves most bounds intact.
+    # Adding a half keeps the value within most bounds.
     _Way(lambda shape: "integer" in shape.types and "number" not in shape.types, int, lambda _, value, __: value + 0.5),
     _Way(lambda shape: shape.length[0] > 0, str, lambda shape, _, choices: choices.text(0, shape.length[0] - 1)),
     _Way(lambda shape: shape.length[1] < MAX_TEXT, str, _longer),
@@ -249,7 +249,7 @@ _WAYS = (
     ),
     _Way(lambda shape: shape.items[1] < MAX_ITEMS, list, _more_items),
     _Way(lambda shape: shape.unique, list, lambda _, value, choices: [*value, _one_of(value, choices)]),
-    # The number of items stays the same, and so within its bounds.
+    # The number of items stays the same, so it stays within its bounds.
     _Way(lambda shape: bool(shape.contains), list, lambda _, value, choices: [_one_of(_ODD, choices) for _ in value]),
     _Way(
         lambda shape: bool(shape.required),
@@ -269,4 +269,4 @@ _WAYS = (
     ),
     _Way(lambda shape: bool(shape.needs), dict, _without_needed),
 )
-"""All the ways. Each mostly breaks one keyword of the shapes that it applies to."""
+"""All the ways. Each usually breaks one keyword of the shapes that it applies to."""

@@ -1,8 +1,8 @@
-"""Makes texts that match a pattern of a JSON Schema, which is a regular expression as in ECMA-262.
+"""Makes strings that match a pattern of a JSON Schema, which is a regular expression as in ECMA-262.
 
-Hypothesis reads Python's dialect, and checks each text with Python's engine, which never ends on a hostile pattern.
-Nothing is matched here: the caller checks each text with `trio_mcp.schema`, at a bounded cost. So look-arounds and word
-boundaries may be guessed.
+Hypothesis reads Python's dialect, and checks each string with Python's engine, which may run practically forever on a
+hostile pattern. This module matches nothing: the caller checks each string with `trio_mcp.schema`, at a bounded cost.
+Look-arounds and word boundaries can therefore be guessed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trio_mcp.testing.strategies.choices import Choices
 __all__ = ["Pattern", "PatternError"]
 
 MAX_LENGTH = 20_000
-"""Characters of a text made from a pattern. Chosen."""
+"""The most characters in a string made from a pattern. Chosen."""
 MAX_NESTING = 50
-"""Groups within each other. Chosen: real patterns have three."""
+"""The most groups within each other. Chosen: real patterns have three at most."""
 
 _Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 _DIGITS: _Ranges = ((48, 57),)
-# Letters first, lower case before upper: the first character of a class is what Hypothesis shrinks to.
+# Letters come first, lower case before upper: Hypothesis shrinks to the first character of a class.
 _LETTERS: _Ranges = ((97, 122), (65, 90))
 _WORD: _Ranges = (*_LETTERS, *_DIGITS, (95, 95))
 _SPACE: _Ranges = ((32, 32), (9, 9), (10, 10), (0xA0, 0xA0))
@@ -36,7 +36,8 @@ _SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?"
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0, "b": 8}
 
 _SIGN = re.compile(r"[*+?]")
-# A brace without numbers is a character. So is one with more than nine digits: Python refuses to convert thousands.
+# A brace without a number is an ordinary character, and so is one whose number has more than nine digits: Python
+# refuses to convert thousands of digits.
 _COUNT = re.compile(r"([*+?])|\{([0-9]{1,9})(,?)([0-9]{0,9})\}")
 _GROUP = re.compile(r"\((?:\?(?P<kind>:|=|<=|!|<!|P?<(?P<name>[^>=!][^>]*)>))?")
 # `\A`, `\z` and `\Z` are from Python's dialect, and occur in tools written in Python.
@@ -51,7 +52,7 @@ _CHARACTER = re.compile(
     r"|(?P<escaped>.))",
     re.DOTALL,
 )
-# Members of Unicode's categories, and of the scripts that patterns use.
+# Some characters of Unicode's categories, and of the scripts that patterns use.
 _PROPERTIES: dict[str, _Ranges] = {
     "L": (*_LETTERS, (0xE0, 0xF6), (0x3B1, 0x3C9)),
     "Ll": ((97, 122), (0xE0, 0xF6)),
@@ -73,7 +74,7 @@ _PROPERTIES: dict[str, _Ranges] = {
 
 
 class PatternError(ValueError):
-    """No texts can be made from the pattern."""
+    """No strings can be made from the pattern."""
 
 
 @attrs.frozen
@@ -103,27 +104,27 @@ _Node: TypeAlias = _Chars | _Alternatives | _Repeat | _Back
 
 
 class Pattern:
-    """A pattern, to make texts from.
+    """A pattern that strings can be made from.
 
     Args:
         source: The regular expression.
 
     Raises:
-        PatternError: If a part of it is not known here.
+        PatternError: If the expression is malformed, too large, or contains a part that is not supported.
     """
 
     def __init__(self, source: str) -> None:
         self._root = _Reader(source).whole()
 
     def text(self, choices: Choices, stretch: int) -> str:
-        """Make a text that probably matches.
+        """Make a string that probably matches.
 
         Args:
-            choices: Decides.
+            choices: The source of all choices.
             stretch: The most repetitions beyond the required ones.
 
         Raises:
-            PatternError: If it would be too long.
+            PatternError: If the string would be too long.
         """
         writer = _Writer(choices, stretch)
         writer.write(self._root)
@@ -131,14 +132,14 @@ class Pattern:
 
 
 class _Writer:
-    """Writes one text."""
+    """Writes one string."""
 
     def __init__(self, choices: Choices, stretch: int) -> None:
         self.parts: list[str] = []
         self._choices = choices
         self._stretch = stretch
         self._length = 0
-        # The text that each group wrote last, for back references.
+        # The string that each group wrote last, for back references.
         self._groups: dict[int | str, str] = {}
 
     def write(self, node: _Node) -> None:
@@ -151,12 +152,12 @@ class _Writer:
                         return
                     index -= high - low + 1
             case _Repeat(inner, low, high):
-                # `x{100,}` needs 100, whatever the stretch is.
+                # `x{100,}` needs 100 repetitions, whatever the stretch is.
                 most = low + self._stretch if high is None else min(high, low + self._stretch)
                 for _ in range(self._choices.integer(low, most)):
                     self.write(inner)
             case _Back(group):
-                # In ECMA-262, unlike in Python, a reference to a group that has not taken part matches nothing.
+                # In ECMA-262, unlike in Python, a reference to a group that did not take part matches the empty string.
                 self._add(self._groups.get(group, ""))
             case _Alternatives(arms, group):
                 start = len(self.parts)
@@ -166,7 +167,7 @@ class _Writer:
                     self._groups[group] = "".join(self.parts[start:])
 
     def _add(self, text: str) -> None:
-        # Empty texts count, too: `(){9999}` would repeat nothing very often.
+        # Empty strings count, too: otherwise a back reference to an empty group could be repeated millions of times.
         self._length += max(len(text), 1)
         if self._length > MAX_LENGTH:
             raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
@@ -184,7 +185,7 @@ class _Reader:
     def whole(self) -> _Node:
         node = self._alternatives(None, 1)
         if self._at < len(self._source):
-            raise PatternError(f"the bracket at {self._at} closes nothing")
+            raise PatternError(f"the bracket at {self._at} closes no group")
         return node
 
     def _take(self, text: str) -> bool:
@@ -216,7 +217,7 @@ class _Reader:
     def _atom(self, level: int) -> _Node | None:
         if found := self._match(_GROUP):
             return self._group(found["kind"], found["name"], level)
-        # An anchor writes nothing. In the middle of a pattern it may make a match impossible: the final check decides.
+        # An anchor writes nothing. In the middle of a pattern it may make a match impossible; the final check notices.
         if self._match(_ANCHOR):
             return None
         if found := self._match(_BACK):
@@ -230,12 +231,12 @@ class _Reader:
     def _group(self, kind: str | None, name: str | None, level: int) -> _Node | None:
         if kind is None:
             if self._take("?"):
-                raise PatternError(f"the group at {self._at - 1} is of an unknown kind")
+                raise PatternError(f"the kind of the group at {self._at - 1} is not supported")
             self._groups += 1
         node = self._alternatives(self._groups if kind is None else name, level + 1)
         if not self._take(")"):
             raise PatternError("a group is not closed")
-        # A positive look-around is written at its place in the pattern, which is right surprisingly often.
+        # A positive look-around is written at its place in the pattern, which gives a match surprisingly often.
         return None if kind in ("!", "<!") else node
 
     def _repeated(self, node: _Node) -> _Node:
@@ -248,11 +249,11 @@ class _Reader:
             raise PatternError(f"it repeats something at least {low} times and at most {high}")
         if low > MAX_LENGTH:
             raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
-        self._take("?")  # a lazy repetition matches the same texts
+        self._take("?")  # a lazy repetition matches the same strings
         return _Repeat(node, low, high)
 
     def _character(self) -> _Ranges:
-        """Read a character, or an escape for one of several."""
+        """Read a character, or an escape for one of several characters."""
         found = self._match(_CHARACTER)
         if found is None:
             raise PatternError("it ends too early")
@@ -262,16 +263,16 @@ class _Reader:
         negated = self._take("^")
         ranges: list[tuple[int, int]] = []
         while not self._take("]"):
-            # A POSIX class is refused, because engines read it in two ways, with few texts that match both.
+            # A POSIX class is refused, because engines read it in two ways, and few strings match both.
             if self._source.startswith("[:", self._at):
-                raise PatternError("a set has a class in brackets, which ECMA-262 does not know")
+                raise PatternError("a set contains a class in brackets, which ECMA-262 does not have")
             low = self._character()
             if len(low) == 1 and low[0][0] == low[0][1] and self._match(_DASH):
                 high = self._character()
                 if len(high) > 1 or high[0][0] != high[0][1]:
                     low = (*low, (45, 45), *high)
                 elif high < low:
-                    raise PatternError(f"a range before {self._at} ends before it begins")
+                    raise PatternError(f"the range before {self._at} is out of order")
                 else:
                     low = ((low[0][0], high[0][0]),)
             ranges += low
@@ -280,18 +281,18 @@ class _Reader:
         pieces = [piece for low, high in chosen for piece in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high))]
         ranges = [(low, high) for low, high in pieces if low <= high]
         if not ranges:
-            raise PatternError("a set of it matches no character that is known here")
+            raise PatternError("one of its sets matches no character that can be drawn")
         return tuple(ranges)
 
 
 def _escaped(found: re.Match[str]) -> _Ranges:
-    """Return the characters that an escape stands for."""
+    """Return the characters that a character or an escape represents."""
     if sign := found["sign"]:
         # In a property, the name of the category is optional.
         name = (found["property"] or found["letter"]).replace("sc=", "Script=")
         ranges = _PROPERTIES.get(name.removeprefix("General_Category=").removeprefix("gc="))
         if ranges is None:
-            raise PatternError(f"\\{sign}{{{name}}} is a property of characters that is not known here")
+            raise PatternError(f"the character property \\{sign}{{{name}}} is not supported")
         return ranges if sign == "p" else _without(ranges)
     char: str = found["escaped"] or found["plain"] or ""
     if found["escaped"] and char.lower() in _CLASSES:

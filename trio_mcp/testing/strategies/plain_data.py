@@ -1,4 +1,4 @@
-"""Strategies of JSON values, and of texts that the protocol uses everywhere."""
+"""Strategies of JSON values, and of strings that the protocol uses everywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 SAFE_INTEGER = 2**53 - 1
-"""The greatest integer that a double holds exactly, as do its neighbours (RFC 8259, section 6)."""
+"""The greatest integer up to which a double represents every integer exactly and alone (RFC 8259, section 6)."""
 
 
 def texts(max_size: int = 10) -> st.SearchStrategy[str]:
@@ -32,13 +32,13 @@ def texts(max_size: int = 10) -> st.SearchStrategy[str]:
 
 
 def integers() -> st.SearchStrategy[int]:
-    """Integers that every JSON peer holds exactly."""
+    """Integers that every JSON peer represents exactly."""
     return st.integers(-SAFE_INTEGER, SAFE_INTEGER)
 
 
 def numbers(low: float | None = None, high: float | None = None) -> st.SearchStrategy[int | float]:
     """JSON numbers: ints and floats, within bounds if given."""
-    # JSON has one type for 1 and 1.0, so a peer may lose the difference.
+    # JSON has a single type for 1 and 1.0, so a peer may lose the difference.
     whole = integers() if low is None or high is None else st.integers(int(low), int(high))
     return whole | st.floats(low, high, allow_nan=False, allow_infinity=False)
 
@@ -90,7 +90,7 @@ def json_schemas() -> st.SearchStrategy[dict[str, Any]]:
 def json_texts() -> st.SearchStrategy[bytes]:
     """Bytes that resemble JSON: fragments of it in any order, with any bytes between them."""
     fragments = [b"{", b"}", b"[", b"]", b",", b":", b'"', b'"id"', b'"id":1', b'"method":"x"', b'"result":{}', b"\\"]
-    # Parsers differ in these: a number that overflows to infinity, a word that Python's parser accepts by default, a
-    # byte that UTF-8 never has, half a character, half a surrogate pair.
+    # Parsers treat some of these differently: a number that overflows to infinity, a word that Python's parser accepts
+    # by default, a byte that never occurs in UTF-8, half a character, half a surrogate pair.
     fragments += [b"1", b"-", b"1e400", b"NaN", b"null", b'"jsonrpc":"2.0"', b"\xff", b"\xe2\x82", b'"\\ud800"', b" "]
     return st.lists(st.sampled_from(fragments) | st.binary(max_size=3), max_size=12).map(b"".join)

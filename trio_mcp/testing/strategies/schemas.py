@@ -17,9 +17,9 @@ __all__ = ["CannotGenerate", "from_schema", "simplest"]
 def from_schema(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[Any]:
     """Return a strategy of values that conform to a JSON Schema.
 
-    It knows the keywords of 2020-12, and those of draft-07 that tools still use. Each value is checked before it is
-    returned, including its ``format``. Defaults and examples are among the values. Without bounds in the schema,
-    numbers and texts stay small: a tool may well count to the number that it gets.
+    The strategy supports the keywords of 2020-12, and those of draft-07 that tools still use. Each value is checked
+    before it is returned, including its ``format``. Defaults and examples are among the values. Without bounds in the
+    schema, numbers and strings stay small: a tool may well count to the number that it gets.
 
     Args:
         schema: The schema, as plain data.
@@ -32,12 +32,12 @@ def from_schema(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[Any]:
 
 
 def simplest(schema: Any) -> Any:
-    """Return the simplest value found that conforms to a JSON Schema; always the same one.
+    """Return the simplest value found that conforms to a JSON Schema; the same schema always gives the same value.
 
     Raises:
         CannotGenerate: If no value can be made, as in `from_schema`.
     """
-    # Copied, because the value may be a default or a member of an `enum`, which the schema keeps.
+    # The value is copied, because it may be a default or a member of an `enum`, which still belongs to the schema.
     return copy.deepcopy(Values(schema, 0).simplest)
 
 

@@ -1,12 +1,12 @@
 """Merges the subschemas that apply to the same place in a value into one shape, which values are made from.
 
-Several subschemas may apply to one place. Their ids form the place's key; together they ask for a shape. Where a value
+Several subschemas may apply to one place. Their ids form the place's key; together they require a shape. Where a value
 has a choice (``anyOf``, ``oneOf``, ``if``), the shape has groups of options, and each option leads to another key.
-Shapes are made on demand and kept. A recursive schema therefore has finitely many, and the analysis of a hostile one
-stops after a number of steps.
+Shapes are made on demand and kept. A recursive schema therefore has finitely many shapes, and the analysis of a hostile
+one stops after a number of steps.
 
-`jsonschema_rs.canonicalize` would multiply all choices at once, and can't be interrupted. As measured with 0.61, a
-schema with eight conditions, which is harmless here, takes it two seconds and comes back unchanged.
+`jsonschema_rs.canonicalize` would multiply all choices at once, and can't be interrupted. Version 0.61 took two seconds
+for a schema with eight conditions, which is harmless here, and returned it unchanged.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = [
 ]
 
 MAX_STEPS = 30_000
-"""Steps that the analysis of a schema may take: under a second. Schemas of tools take a few dozen."""
+"""The most steps of an analysis, which take under a second. Schemas of tools take a few dozen."""
 MAX_DEPTH = 40
-"""Levels of a value: the JSON parser of a peer may refuse more than 100."""
+"""The most levels of a value: the JSON parser of a peer may refuse more than 100."""
 MAX_LEAVES = 3_000
-"""Leaves that the smallest value of a schema may have. Chosen."""
+"""The most leaves that the smallest value of a schema may have. Chosen."""
 MAX_ITEMS = 1_000
-"""Items of an array, or members of an object, that a schema may require. Chosen."""
+"""The most items of an array, or members of an object, that a schema may require. Chosen."""
 MAX_TEXT = 10_000
-"""Characters of a string that a schema may require. Chosen."""
+"""The most characters of a string that a schema may require. Chosen."""
 FAR = 10_000
-"""Distance of numbers from zero, or from their only bound. Chosen."""
+"""The greatest distance of numbers from zero, or from their only bound. Chosen."""
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -79,7 +79,7 @@ Bound: TypeAlias = "tuple[Fraction, bool]"
 
 
 class CannotGenerate(ValueError):
-    """No values can be made from the schema: it is invalid, no value conforms to it, or it asks for too much."""
+    """No values can be made from the schema: it is invalid, requires too much, or no conforming value was found."""
 
 
 class TooManySteps(Exception):
@@ -88,7 +88,7 @@ class TooManySteps(Exception):
 
 @attrs.frozen(eq=False)
 class _Group:
-    """A choice: a value conforms to all the schemas of one option."""
+    """A choice between options: a value conforms to all the schemas of one of them."""
 
     options: list[list[Schema]]
 
@@ -99,15 +99,15 @@ class Shape:
 
     Attributes:
         parts: The subschemas, without keywords that apply other subschemas to the same place.
-        groups: The choices that come first.
+        groups: The choices that must be made before a value.
         types: The types that are allowed.
-        likely: The types that the author probably meant, where ``type`` is absent.
+        likely: The types that the author probably meant if ``type`` is absent; else empty.
         listed: The values that are allowed, if the schema lists them.
-        impossible: Why no value conforms, or None.
+        impossible: The reason why no value conforms, or None.
         samples: Defaults and examples.
         low: The lower bound of a number.
-        high: Its upper bound.
-        steps: Divisors of a number.
+        high: The upper bound of a number.
+        steps: The divisors of a number.
         length: The least and greatest length of a string.
         formats: The formats of a string.
         patterns: The patterns of a string.
@@ -115,8 +115,8 @@ class Shape:
         contains: Schemas that some items conform to, each with the least number of such items.
         unique: Whether the items must differ.
         members: The least and greatest number of members.
-        required: Names of required members.
-        named: Names of members that the schema knows.
+        required: The names of required members.
+        named: The names of members that the schema names.
         needs: Name of a member -> names of the members that it requires.
     """
 
@@ -160,7 +160,7 @@ class Shape:
 
 
 def bounded(low: Any, high: Any) -> tuple[Any, Any]:
-    """Replace a bound that is None: a valid argument must not keep a tool busy for years."""
+    """Replace a bound that is None by one not far away: a valid argument must not keep a tool busy for years."""
     if low is None:
         low = -FAR if high is None else min(-FAR, high - FAR)
     return low, max(FAR, low + FAR) if high is None else high
@@ -170,8 +170,8 @@ class Shapes:
     """All the shapes of one schema.
 
     Args:
-        schema: A schema that `SchemaValidator` accepts: it refers to nothing outside itself, and no circle of
-            references stays at one place.
+        schema: A schema that `SchemaValidator` accepts: it refers to nothing outside itself, and no cycle of references
+            stays at one place in the value.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -186,7 +186,7 @@ class Shapes:
         self._anchors = dict(_anchors(schema))
         self.shape = functools.cache(self._shape)
         self.options = functools.cache(self._options)
-        # Bounded, because there is no end of names that the schema does not know.
+        # This cache is bounded, because there is no limit on the names that the schema does not name.
         self.member = functools.lru_cache(10_000)(self._member)
         self.size_of = functools.cache(self._size_of)
         self.pattern = functools.cache(self._pattern)
@@ -195,7 +195,7 @@ class Shapes:
         self.depth = self._least_depth()
 
     def _least_depth(self) -> int:
-        """Return the depth of the smallest value."""
+        """Return a depth that suffices for a small value."""
         try:
             # Each depth costs steps, and nearly all schemas of tools need two or three levels.
             for depth in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MAX_DEPTH):
@@ -219,15 +219,17 @@ class Shapes:
 
     def key(self, schemas: Iterable[Schema | _Group]) -> Key:
         """Return the key of a place that these subschemas apply to."""
-        # Empty schemas ask for nothing: without them, more places share one key, and its analysis.
+        # Empty schemas require nothing: without them, more places share a key and its analysis.
         asking = {id(schema): schema for schema in schemas if schema is not True and schema != {}}
         self._known |= asking
-        # Comparing the content of large schemas at each step would cost more than analysing the few equal ones twice.
+        # Keys compare schemas by id: comparing the content of large schemas each time would cost more than analysing a
+        # few equal ones twice.
         return tuple(asking)
 
     def _options(self, shape: Shape) -> list[Key]:
         """Return the keys that a place may have after the choice from its first group."""
-        # The other groups stay closed: the product of all choices may be huge, and most of it is never drawn.
+        # The choices of the other groups are left open: the product of all choices may be huge, and most of it is never
+        # drawn.
         first, *rest = shape.groups
         return [self.key([*shape.parts, *rest, *option]) for option in first.options]
 
@@ -245,7 +247,7 @@ class Shapes:
         """
         parts: dict[int, dict[str, Any]] = {}
         groups: dict[int, _Group] = {}
-        # Chains of references and `allOf` may be longer than Python's stack.
+        # There is no recursion: chains of references and `allOf` may be longer than Python's stack.
         pending = [self._known[each] for each in reversed(key)]
         seen: set[int] = set()
         while pending:
@@ -277,7 +279,7 @@ class Shapes:
         return made
 
     def _groups(self, schema: dict[str, Any]) -> Iterator[_Group]:
-        # Some options of `oneOf`, `if` and `dependentSchemas` exclude others. The final check of the value sees to it.
+        # Some options of `oneOf`, `if` and `dependentSchemas` exclude others; the value's final check ensures that.
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 yield self._make(schema, keyword, _Group([[option] for option in _get(schema, keyword, list)]))
@@ -323,13 +325,13 @@ class Shapes:
         patterns = {source: self.pattern(source) for source in asked("pattern", str)}
         types = tuple(kind for kind in TYPES if all(_allows(each, kind) for each in asked("type")))
         if None in patterns.values():
-            # A pattern that is not understood here excludes strings, but no other values.
+            # A pattern that is not supported here rules out strings, but no other values.
             types = tuple(kind for kind in types if kind != "string")
         listed = _common([*([each] for each in asked("const")), *asked("enum", list)], types)
         if impossible:
             reason: str | None = "a subschema of it is false: no value conforms"
         elif not types:
-            reason = "it asks for two types at once"
+            reason = "it requires two types at once"
         elif any(each in (True, {}) for each in asked("not")):
             reason = "a subschema of it excludes every value"
         else:
@@ -351,13 +353,13 @@ class Shapes:
             # Of two equal bounds, the exclusive one is stricter.
             low=max(bounds("minimum", "exclusiveMinimum"), default=None),
             high=min(bounds("maximum", "exclusiveMaximum"), key=lambda bound: (bound[0], not bound[1]), default=None),
-            # The author wrote 0.01, not the double nearest to it.
+            # The author meant 0.01, not the double nearest to it.
             steps=[Fraction(str(step)) for step in asked("multipleOf")],
             length=counts("minLength", "maxLength"),
             formats=asked("format", str),
             patterns={source: pattern for source, pattern in patterns.items() if pattern is not None},
             items=counts("minItems", "maxItems"),
-            # `minContains: 0` asks for nothing (2020-12 core, section 10.3.1.3).
+            # `minContains: 0` requires nothing (2020-12 core, section 10.3.1.3).
             contains=[
                 (part["contains"], least)
                 for part in parts
@@ -365,18 +367,18 @@ class Shapes:
             ],
             unique=True in asked("uniqueItems", bool),
             members=counts("minProperties", "maxProperties"),
-            # Some tools still write the boolean of draft-03.
+            # Some tools still write the boolean of draft-03, which is ignored.
             required=dict.fromkeys(itertools.chain(*asked("required", list))),
             named=dict.fromkeys(name for name, _ in _pairs(asked("properties", dict))),
             needs=needs,
         )
 
     def _pattern(self, source: str) -> Pattern | None:
-        """Return a pattern that strings can be made from; or note the reason and return None."""
+        """Return a pattern that strings can be made from; if that fails, note the reason and return None."""
         try:
             return Pattern(source)
         except PatternError as exc:
-            self._note(f"no texts can be made from the pattern {source[:80]!r}: {exc}")
+            self._note(f"no strings can be made from the pattern {source[:80]!r}: {exc}")
             return None
 
     def matches(self, source: str, text: str) -> bool:
@@ -398,17 +400,17 @@ class Shapes:
             yield from own
             if not own and "additionalProperties" in part:
                 yield part["additionalProperties"]
-            # A member that another subschema names has most likely been evaluated there. The final check decides.
+            # A member that another subschema names has most likely been evaluated there; the final check decides.
             elif not own and "unevaluatedProperties" in part and name not in shape.named:
                 yield part["unevaluatedProperties"]
 
     def names(self, shape: Shape) -> Key:
-        """Return the key of the names of members that the schema does not know."""
+        """Return the key for the names of members that the schema does not name."""
         string: Schema = self._make(self, "string", {"type": "string"})
         return self.key([*(part["propertyNames"] for part in shape.parts if "propertyNames" in part), string])
 
     def name_patterns(self, shape: Shape) -> list[Pattern]:
-        """Return the patterns that such names may be made from."""
+        """Return the patterns that names of unnamed members may be made from."""
         sources = [source for part in shape.parts for source in _get(part, "patternProperties", dict)]
         return [pattern for source in sources if (pattern := self.pattern(source)) is not None]
 
@@ -423,7 +425,7 @@ class Shapes:
             if index >= len(prefix) and "unevaluatedItems" in part and "items" not in part:
                 yield part["unevaluatedItems"]
         for schema, count in shape.contains:
-            # The contained items follow those with a schema of their own, if there is room.
+            # The items for `contains` follow those with a schema of their own, if there is room.
             first = shape.prefix if shape.prefix + count <= shape.items[1] else 0
             if first <= index < first + count:
                 yield schema
@@ -431,11 +433,11 @@ class Shapes:
     # --- sizes -------------------------------------------------------------------------------------------------------
 
     def size(self, key: Key, depth: int) -> float:
-        """Estimate the leaves of the smallest value that has at most so many levels, or return infinity."""
+        """Estimate the leaves of the smallest value with at most ``depth`` levels; infinity if there is no value."""
         size = self._sizes.get((key, depth))
         if size is None:
             self._spend()
-            # The smallest value never goes round a circle: infinity stops the search where it comes back to this place.
+            # The smallest value contains no cycle: infinity stops a search that comes back to this place.
             self._sizes[key, depth] = math.inf
             size = self._sizes[key, depth] = self._find_size(key, depth)
         return size
@@ -445,26 +447,26 @@ class Shapes:
         if shape.impossible is not None:
             return self._no(shape.impossible)
         size = 1 if shape.listed is not None else min(self.size_of(shape, kind, depth) for kind in shape.types)
-        # Options only add requirements, so they can't help where the shape alone is too large.
+        # Options only add requirements, so they can't help if the shape alone is too large.
         if not shape.groups or size == math.inf:
             return size
         option = self.smallest(self.options(shape), depth)
         return math.inf if option is None else self.size(option, depth)
 
     def smallest(self, options: list[Key], depth: int) -> Key | None:
-        """Return an option whose smallest value is small; None if all are impossible."""
+        """Return an option whose smallest value is small; None if all options are impossible."""
         best, found = math.inf, None
         for option in options:
             size = self.size(option, depth)
             if size < best:
                 best, found = size, option
-            # There may be many options, each with options of its own, so a good one is enough.
+            # There may be many options, each with options of its own, so one that is small enough will do.
             if best <= 2 or (best < math.inf and self._steps > MAX_STEPS // 10):
                 break
         return found
 
     def _size_of(self, shape: Shape, kind: str, depth: int) -> float:
-        """Estimate the same for values of one type, before any choice."""
+        """Estimate the leaves of the smallest value of one type, before any choice."""
         match kind:
             case "object":
                 least = max(shape.members[0], len(shape.required))
@@ -498,7 +500,7 @@ class Shapes:
         if least > greatest:
             self._note(f"no {kind} has at least {least} {unit} and at most {greatest:g}")
         elif least > limit:
-            self._note(f"it asks for {least} {unit}; at most {limit} are made")
+            self._note(f"it requires {least} {unit}; at most {limit} are made")
         return least <= min(greatest, limit)
 
     def _total(self, size: float, count: int, keys: Iterable[Key], depth: int) -> float:
@@ -523,7 +525,7 @@ class Shapes:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    """Return whether two JSON values are equal: 1 equals 1.0, but not true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other  # in Python, `True == 1`
     if isinstance(one, dict) and isinstance(other, dict):
@@ -534,7 +536,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _common(lists: list[list[Any]], types: tuple[str, ...]) -> list[Any] | None:
-    """Return the values of these types that are in each of the lists; None if there are no lists."""
+    """Return the values of the allowed types that are in all the lists; None if there are no lists."""
     if not lists:
         return None
     first, *others = lists
@@ -560,7 +562,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _get(schema: dict[str, Any], keyword: str, kind: type[Any]) -> Any:
-    """Return the value of a keyword, or an empty one if the value is of another type, as it may be in an old draft."""
+    """Return the value of a keyword, or an empty one if it is absent, or of another type, as in some old drafts."""
     value = schema.get(keyword)
     return value if isinstance(value, kind) else kind()
 

@@ -21,13 +21,13 @@ from trio_mcp.testing.strategies.shapes import CannotGenerate, Key, Shape, Shape
 __all__ = ["DeadEnd", "Path", "Values", "checked"]
 
 ATTEMPTS = 12
-"""Attempts to make a value before the simplest one replaces it. Chosen."""
+"""Attempts to make a value, after which the simplest one is used. Chosen."""
 PROBES = 60
-"""Random values that are made to find one that conforms, if the simplest does not. Chosen."""
+"""Attempts to find a value that conforms: the simplest choices, then random ones. Chosen."""
 DEEPER = 3
 """Levels that a value may have beyond the required ones."""
 LONGER = 20
-"""Characters that a text may have beyond the required ones."""
+"""Characters that a string may have beyond the required ones."""
 WIDER = 4
 """Items that an array may have beyond the required ones."""
 MAX_STRETCH = 5_000
@@ -41,7 +41,7 @@ Path: TypeAlias = "tuple[str | int, ...]"
 
 
 class DeadEnd(Exception):
-    """The choices led to a place where no value is possible."""
+    """The choices led to a place that can have no value."""
 
 
 def checked(schema: Any, *, formats: bool = True) -> tuple[Any, SchemaValidator]:
@@ -51,14 +51,14 @@ def checked(schema: Any, *, formats: bool = True) -> tuple[Any, SchemaValidator]
         CannotGenerate: If the schema is unusable.
     """
     try:
-        # Keys consist of ids, so a caller who changes the schema later would break them.
+        # Keys consist of the ids of subschemas, so later changes to the caller's schema must not reach the copy.
         schema = copy.deepcopy(schema)
         try:
             return schema, SchemaValidator(schema, formats=formats)
         except SchemaError:
             if not isinstance(schema, dict) or "$schema" in schema:
                 raise
-            # Some tools use keywords of draft-07, and don't name the dialect.
+            # Some tools use keywords of draft-07 without naming the dialect.
             old = {"$schema": _DRAFT_7, **schema}
             with contextlib.suppress(SchemaError):
                 return old, SchemaValidator(old, formats=formats)
@@ -85,13 +85,13 @@ class Values:
         self.shapes = Shapes(schema)
         self.max_leaves = max_leaves
         self.simplest = self._find_simplest()
-        """The simplest value that was found; always the same one."""
+        """The simplest value that was found; every run finds the same one."""
 
     def _find_simplest(self) -> Any:
         problems: list[str] = []
         found: list[Any] = []
         for attempt in range(PROBES):
-            # The simplest choices may contradict each other. Then some random values are compared.
+            # The simplest choices may contradict each other. Then the smallest of a few random values is used.
             choices: Choices = Random(random.Random(attempt)) if attempt else Simplest()
             value, problem = self._attempt(choices, attempt % 10, attempt % 2 == 0, attempt > PROBES // 3)
             if problem is not None:
@@ -102,11 +102,11 @@ class Values:
                 break
         if not found:
             raise CannotGenerate(f"found no value that conforms: {problems[0]}")
-        # The text decides between equal lengths, so that every run gives the same value.
+        # Between values of equal length their text decides, so that every run finds the same one.
         return min(found, key=lambda value: (len(json.dumps(value)), json.dumps(value)))
 
     def _attempt(self, choices: Choices, max_leaves: int, plain: bool, wild: bool = False) -> tuple[Any, str | None]:
-        """Make a value; return it, and why it does not conform."""
+        """Make a value; return it, and the reason why it does not conform, or None."""
         try:
             value = self.make(choices, max_leaves=max_leaves, plain=plain, wild=wild)
             return value, self._checker.problem(value)
@@ -116,28 +116,28 @@ class Values:
     def draw(self, choices: Choices) -> Any:
         """Make a value that conforms."""
         for attempt in range(1, ATTEMPTS + 1):
-            # Defaults, examples and unknown members are the usual reasons why a value does not conform, so each attempt
-            # is smaller and plainer.
+            # Defaults, examples and unknown members are the usual reasons why a value does not conform. Each attempt
+            # makes a smaller value, and those after the second leave these out.
             value, problem = self._attempt(choices, self.max_leaves // attempt, attempt > 2)
             if problem is None:
                 return value
-        # Hypothesis gives up on a strategy that rejects much.
+        # Hypothesis gives up on a strategy that rejects many values.
         return copy.deepcopy(self.simplest)
 
     def make(self, choices: Choices, *, max_leaves: int, plain: bool, wild: bool = False, path: Path = ()) -> Any:
         """Make a value that probably conforms.
 
         Args:
-            choices: Decides.
-            max_leaves: About how many leaves it may have.
-            plain: Leave out defaults, examples and unknown members.
-            wild: Include types that are allowed, but probably not meant.
-            path: A place that the value must have.
+            choices: The source of all choices.
+            max_leaves: About how many leaves the value may have.
+            plain: Whether to leave out defaults, examples and unknown members.
+            wild: Whether to include types that are allowed, but probably not meant.
+            path: A place that must exist in the value.
 
         Raises:
             DeadEnd: If the choices lead to no value.
         """
-        # The limit on steps is for one value: a long test draws any number of harmless ones.
+        # The limit on steps applies to each value by itself: a long test draws any number of harmless ones.
         self.shapes.rest()
         try:
             making = _Making(self.shapes, choices, max_leaves, plain, wild)
@@ -163,7 +163,8 @@ class _Making:
         if shape.impossible is not None:
             raise DeadEnd
         if not path:
-            # Examples work, so they show whether a tool can succeed. More than one in eight would find little else.
+            # Examples work, so they show whether a tool can succeed. If more than one value in eight were an example,
+            # few faults would be found.
             if shape.samples and not self.plain and not self._few and self._chance(8):
                 return copy.deepcopy(one_of(self.choices, shape.samples))
             if shape.listed is not None:
@@ -187,7 +188,7 @@ class _Making:
 
     @property
     def _few(self) -> bool:
-        """Whether the value may have nothing more that is optional."""
+        """Whether the value must have no further optional parts."""
         return self.leaves <= 0
 
     def _chance(self, one_in: int) -> bool:
@@ -199,7 +200,8 @@ class _Making:
         if self._few:
             option = self.shapes.smallest(options, depth)
         else:
-            # One draw is enough, however many options are impossible: those after the chosen one follow in turn.
+            # One draw is enough, however many options are impossible: if the chosen option is impossible, the next
+            # possible one is used.
             first = self.choices.integer(0, max(len(options) - 1, 0))
             possible = (each for each in options[first:] + options[:first] if self.shapes.size(each, depth) < math.inf)
             option = next(possible, None)
@@ -230,10 +232,10 @@ class _Making:
     def _integer(self, shape: Shape) -> int:
         low, high = shape.whole_bounds
         if shape.steps:
-            # The least common multiple of fractions.
+            # The least common multiple of the numerators is a whole multiple of every step.
             step = math.lcm(*(each.numerator for each in shape.steps))
             return self._between(math.ceil(Fraction(low, step)), math.floor(Fraction(high, step))) * step
-        # Every other number is small: a tool may count to it, or wait for so long.
+        # About half of the numbers are small: a tool may count to the number, or wait for that many seconds.
         is_small = low <= 0 and high >= 100 and self._chance(2)
         return self.choices.integer(0, 100) if is_small else self._between(low, high)
 
@@ -243,7 +245,7 @@ class _Making:
         if shape.steps:
             for _ in range(4):
                 made = self._between(math.ceil(low), math.floor(high)) * step
-                # Many validators divide floats, and refuse 36.01 because 36.01 / 0.01 is not whole for them.
+                # Many validators divide floats, and refuse 36.01 because 36.01 / 0.01 is not a whole number in floats.
                 if made.denominator == 1 or (float(made) / float(step)).is_integer():
                     return int(made) if made.denominator == 1 else float(made)
             raise DeadEnd
@@ -271,7 +273,7 @@ class _Making:
         low, high = shape.length
         source, pattern = next(iter(shape.patterns.items()))
         most = int(min(high, MAX_STRETCH))
-        # The usual length comes first, then those that may reach the bounds, then the least.
+        # The usual stretch is tried first, then those that may reach the least length, then none at all.
         for stretch in (0,) if self._few and not low else (min(8, most), low, min(low + 8, most), 0):
             try:
                 made = pattern.text(self.choices, stretch)
@@ -279,7 +281,7 @@ class _Making:
                 continue
             if low <= len(made) <= high and all(self.shapes.matches(each, made) for each in shape.patterns):
                 return made
-            # Most patterns that end in a repetition also match a text with more of its last character.
+            # Most patterns that end in a repetition also match a string that repeats its last character.
             longer = made.ljust(low, made[-1:] or "a")
             if len(made) < low and self.shapes.matches(source, longer):
                 return longer
@@ -290,7 +292,7 @@ class _Making:
     # --- containers --------------------------------------------------------------------------------------------------
 
     def _array(self, shape: Shape, depth: int, path: Path) -> list[Any]:
-        # An array on the path must be long enough to contain the next step.
+        # An array on the path must be long enough to contain the item that the next step leads to.
         least = max(shape.least_items, int(path[0]) + 1 if path else 0)
         count = least
         if not self._few and depth > 0:
@@ -299,7 +301,7 @@ class _Making:
         items: list[Any] = []
         for index in range(count):
             below = self.shapes.item(shape, index)
-            # Earlier items may have used up the leaves. An optional item must not spoil the value.
+            # Earlier items may have used up the leaves, and an optional item must not make the value impossible.
             if index >= least and (self._few or self.shapes.size(below, depth - 1) == math.inf):
                 break
             inner = path[1:] if path and path[0] == index else ()
@@ -312,10 +314,10 @@ class _Making:
         return items
 
     def _item(self, key: Key, depth: int, others: list[Any] | None, path: Path) -> Any:
-        """Make an item, which differs from the others if there are any given.
+        """Make an item; it differs from the others if they are given.
 
         Raises:
-            DeadEnd: If none was found.
+            DeadEnd: If no such item was found.
         """
         if others is None:
             return self.value(key, depth - 1, path)
@@ -324,7 +326,7 @@ class _Making:
             if not any(same(item, other) for other in others):
                 return item
             self.leaves = max(self.leaves, 1)  # without leaves, each attempt would give the simplest item again
-        raise DeadEnd(f"not enough different items were found, after {len(others)}")
+        raise DeadEnd(f"not enough different items were found: only {len(others)}")
 
     def _object(self, shape: Shape, depth: int, path: Path) -> dict[str, Any]:
         names = dict.fromkeys([*shape.required, *map(str, path[:1])])
@@ -360,10 +362,10 @@ class _Making:
         patterns = self.shapes.name_patterns(shape)
         if not patterns and not self._possible(shape, _ANY_NAME, depth):
             if least > 0:
-                raise DeadEnd("it forbids the members that it asks for")
+                raise DeadEnd("it forbids the members that it requires")
             return
         count = self.choices.integer(max(least, 0), most)
-        # Some names are taken or forbidden. Four attempts for each are enough, unless the schema allows hardly any.
+        # Some names are taken or forbidden. Four attempts per name are enough, unless the schema allows hardly any.
         for attempt in range(count * 4):
             if count <= 0:
                 break
@@ -377,7 +379,7 @@ class _Making:
             raise DeadEnd
 
     def _name(self, shape: Shape, patterns: list[Pattern], depth: int, attempt: int) -> str | None:
-        # Every fourth name ignores the patterns: there may be too few names that match one.
+        # Every fourth name ignores the patterns, since too few names may match them.
         if patterns and attempt % 4 != 3:
             try:
                 return one_of(self.choices, patterns).text(self.choices, 4)
@@ -393,12 +395,12 @@ class _Making:
 
 
 def _container(path: Path) -> str:
-    """Return the type that a value needs to have the first step of a path."""
+    """Return the type of value that the first step of a path leads into."""
     return "object" if isinstance(path[0], str) else "array"
 
 
 def _is_map(shape: Shape) -> bool:
-    """Return whether an object is meant to have members of any name."""
+    """Return whether an object is meant to have members that the schema does not name."""
     keywords = {"patternProperties", "propertyNames"}
     return not shape.named or any(
         isinstance(part.get("additionalProperties"), dict) or not keywords.isdisjoint(part) for part in shape.parts

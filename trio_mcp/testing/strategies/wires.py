@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 __all__ = ["chunks", "cut_off", "interleaved", "lines"]
 
-# Often there must be no blank line, because one would save a reader that loses a message only if the next one follows
-# at once.
+# Most entries add no blank line: such a line would hide the fault of a reader that loses a message only if the next one
+# follows at once.
 _BLANKS = (b"", b"", b"", b"\n", b"\r\n", b" \n", b"\t\r\n", b"\n\n\n")
 
 
 def chunks(data: bytes, *, most: int = 50) -> st.SearchStrategy[list[bytes]]:
     """Return a strategy that cuts bytes into pieces, as a network may deliver them.
 
-    It draws cuts anywhere, even within a character, and pieces of equal size: all at once, or byte by byte if that
-    makes no more than ``most``.
+    Some of its lists are cut anywhere, even within a character; others have pieces of equal size, from one piece with
+    all the bytes to single bytes, if those are no more than ``most``.
 
     Args:
         data: The bytes.
@@ -45,7 +45,7 @@ def lines(draw: st.DrawFn, messages: Sequence[bytes], *, final_newline: bool = T
     Args:
         draw: Hypothesis passes it.
         messages: The messages, without line breaks.
-        final_newline: Whether the last line has an end.
+        final_newline: Whether the last line ends with a line break.
     """
     ends = [draw(st.sampled_from([b"\n", b"\n", b"\r\n"])) for _ in messages]
     blanks = [draw(st.sampled_from(_BLANKS)) for _ in messages]
@@ -66,7 +66,8 @@ def interleaved(draw: st.DrawFn, streams: Sequence[Sequence[bytes]]) -> list[tup
     Returns:
         Pairs of a sender's index and a message or piece.
     """
-    # Permuting the turns of the senders keeps each sender's order. A filter would reject nearly all permutations.
+    # Permuting the turns of the senders keeps each sender's order; filtering permutations of the messages would reject
+    # nearly all of them.
     turns = draw(st.permutations([sender for sender, stream in enumerate(streams) for _ in stream]))
     waiting = [iter(stream) for stream in streams]
     return [(sender, next(waiting[sender])) for sender in turns]
@@ -81,10 +82,10 @@ def cut_off(draw: st.DrawFn, messages: Sequence[bytes]) -> tuple[list[bytes], in
         messages: The messages, at least one.
 
     Returns:
-        The pieces, and the number of complete messages. The text after them is not JSON.
+        The pieces, and the number of complete messages. The text after those messages is cut off within a message.
     """
     complete = draw(st.integers(0, len(messages) - 1))
     last = messages[complete]
     whole = b"".join(message + b"\n" for message in messages[:complete])
-    # At least one byte of the message is missing: many readers accept one that lacks only its line end.
+    # At least one byte of the message is missing: many readers accept a message that lacks only its line end.
     return draw(chunks(whole + last[: draw(st.integers(1, len(last) - 1))])), complete
