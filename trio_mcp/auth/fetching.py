@@ -113,7 +113,7 @@ class Fetcher:
         """Return the addresses to connect to, all of them checked; None means the name itself, for a proxy."""
         host = urlsplit(url).hostname or ""
         try:
-            # A proxy resolves names itself. Addresses are resolved here even then, since they may be written in many ways
+            # A proxy resolves names itself. An address is resolved here even then, as there are many ways to write it
             # (decimal, octal, short).
             found = await self._network.resolve(host, socket.AI_NUMERICHOST if proxied else 0)
         except (OSError, UnicodeError) as exc:

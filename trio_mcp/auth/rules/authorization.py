@@ -156,7 +156,7 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMeta
         problem = "its state is not the one that was sent"
     # An `iss` is compared character by character, announced or not: even a slash at the end makes it another issuer.
     elif "iss" in parameters and parameters["iss"] != at.issuer:
-        problem = "it does not come from the authorization server that was asked"
+        problem = "it comes from a different authorization server than the one that was asked"
     elif "iss" not in parameters and at.sends_iss:
         problem = "it doesn't say which authorization server it comes from, though this one promises to"
     if problem is not None:
