@@ -52,8 +52,8 @@ def authorize(
 ) -> Flow[AuthorizationCode]:
     """Let a person authorize the client, and return the code.
 
-    From before the browser opens until the redirection arrives, this flow keeps the issuer and the state, against which
-    the redirection is checked, and the verifier. Each flow is used once.
+    This flow keeps the issuer and the state, against which the redirection is checked, and the verifier, from before
+    the browser opens until the redirection arrives. Each flow is used once.
 
     Args:
         found: The server and its authorization server.
@@ -62,8 +62,8 @@ def authorize(
         scopes: The scopes to ask for.
         assume_pkce: Issuers that support PKCE without saying so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
-        prompt: The ``prompt`` to request; None leaves prompts to the authorization server, except for the consent that
-            a refresh token may need.
+        prompt: The value of ``prompt`` to send; None leaves prompts to the authorization server, except for the consent
+            that a refresh token may need.
 
     Raises:
         AuthorizationError: If PKCE is not supported, the person declined, or the redirection fails its checks.
@@ -117,13 +117,13 @@ def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) 
     Without metadata there is nothing to check: PKCE is used anyway, as 2025-03-26 requires.
 
     Raises:
-        AuthorizationError: If its metadata lists other methods only, or lists none and the issuer is not in
-            ``assume_pkce``.
+        AuthorizationError: If its metadata lists methods of PKCE without S256; or it has no such list, and the issuer
+            is not in ``assume_pkce``.
     """
     if not at.published or "S256" in (at.pkce or ()):
         return
-    # The metadata takes precedence over `assume_pkce`, which is only for metadata without this field, as Entra and
-    # Cognito publish it.
+    # The metadata takes precedence over `assume_pkce`, which is only for metadata without this field. Entra and
+    # Cognito publish such metadata.
     if at.pkce is not None:
         raise AuthorizationError(STEP, "the authorization server does not support PKCE with S256", issuer=at.issuer)
     if at.issuer not in assume_pkce:
@@ -147,7 +147,7 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMeta
     a redirection that fails either check is neither shown nor acted upon.
 
     Raises:
-        AuthorizationError: If the redirection has no code, or does not belong to this request.
+        AuthorizationError: If the redirection reports an error, has no code, or does not belong to this request.
     """
     problem = None
     # Bytes are compared, as `compare_digest` raises for text beyond ASCII; `replace` is needed for lone surrogates,

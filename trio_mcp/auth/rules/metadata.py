@@ -38,7 +38,7 @@ class ProtectedResource:
     """The metadata of an MCP server (RFC 9728).
 
     Attributes:
-        resource: Its identifier, byte for byte: the value of the parameter ``resource`` in all requests.
+        resource: Its identifier, byte for byte, which requests send as the parameter ``resource``.
         servers: The issuers of its authorization servers, as it names them.
         scopes: The scopes that it lists, or None.
         dpop: The algorithms that it accepts for DPoP; empty if it lists none.
@@ -347,7 +347,7 @@ def _document(
         return None
     document = json_object(response)
     if document is None:
-        # This is not skipped, for the same reason as a 429.
+        # A malformed document is an error for the same reason as a 429.
         raise AuthorizationError(step, f"{without_query(url)} did not respond with a JSON object as {JSON}")
     return document
 
