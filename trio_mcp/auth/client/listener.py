@@ -57,7 +57,7 @@ _TITLES: Final = {
 
 
 def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
-    """Return the parameters of a redirection; None if one is repeated, or ``state`` is not the right one."""
+    """Return the parameters of a redirection; None if they are malformed or repeat one, or ``state`` is wrong."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
@@ -142,7 +142,7 @@ class Redirections:
                     self._silent.pop(scope, None)
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that has not sent a whole request head; return False if there is no such one."""
+        """Close the oldest connection that has not sent a whole request head; return whether there was one."""
         # The new connection may be the browser's, which sends its head at once; any program of this machine can hold
         # connections open.
         oldest = next(iter(self._silent), None)

@@ -219,7 +219,7 @@ class Keeper:
                 flight.fresh = True
                 await self._keep(login)
             elif failure.error in ("invalid_grant", "invalid_client"):
-                # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before.
+                # Only these two codes end a login: after a 5xx or a timeout, its refresh token may still be valid.
                 # Even with these codes, another process may have refreshed the login; the store has the new token then.
                 if not await self.reread():
                     await self._drop(refused, failure)

@@ -23,7 +23,7 @@ class Flight:
 
     Attributes:
         scopes: As above.
-        ended: Set at its end.
+        ended: Set when the work has ended.
         answered: Whether its last request for tokens got any response; set by the code that makes the request.
         fresh: Whether it got new tokens; False if another process had them already.
     """
@@ -44,7 +44,7 @@ class Flight:
 
         Args:
             work: The work; a failure is raised in every task that waits.
-            ended: Called at its end, before its waiters wake up.
+            ended: Called when the work has ended, before its waiters wake up.
         """
         # By default, a system task has the context of the run, in which the program's hooks, such as `show`, would not
         # see the context variables of the task that needs the login.

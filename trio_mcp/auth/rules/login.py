@@ -27,7 +27,7 @@ Origin: TypeAlias = Literal["given", "document", "registered"]
 
 @attrs.frozen
 class ClientRecord:
-    """A client as its authorization server knows it.
+    """A client, as its authorization server sees it.
 
     Attributes:
         id: Its ``client_id``.

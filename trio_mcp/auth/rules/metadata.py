@@ -65,7 +65,7 @@ class AuthorizationServerMetadata:
         revocation: The revocation endpoint, or None.
         device: The device authorization endpoint (RFC 8628), or None.
         introspection: The introspection endpoint, or None.
-        jwks: Where its keys are (``jwks_uri``), or None.
+        jwks: The URL of its keys (``jwks_uri``), or None.
         scopes: The scopes that it lists, or None.
         grants: The grant types that it lists, or None.
         methods: How clients can prove who they are at the token endpoint; None if it doesn't say.

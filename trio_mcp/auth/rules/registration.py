@@ -151,7 +151,7 @@ def _refused(at: AuthorizationServerMetadata, response: Fetched, redirect: str |
     answer = json_object(response) or {}
     error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
     advice = _BY_HAND
-    # Other advice would have an operator do by hand what may succeed in a minute.
+    # The advice to register by hand would be wrong here: another try may succeed in a minute.
     if response.status >= 500 or response.status == 429:
         advice = "try again later"
     elif error == "invalid_redirect_uri":

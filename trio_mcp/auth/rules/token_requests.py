@@ -127,7 +127,7 @@ def token_exchange(
     """Exchange an ID token at the identity provider for an ID-JAG, an assertion for an authorization server.
 
     Args:
-        at: The identity provider's token endpoint, and who asks there.
+        at: The identity provider's token endpoint, and the client that asks there.
         id_token: The ID token that the provider gave the client.
         audience: The issuer of the authorization server.
         scopes: The scopes of the token.

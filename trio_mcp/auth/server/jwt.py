@@ -35,13 +35,13 @@ class JwtVerifier:
     The keys are those of the token's issuer, found through its metadata. Needs the extra ``auth``.
 
     Args:
-        algorithms: The signature algorithms accepted. All of them have a public key.
+        algorithms: The signature algorithms accepted. All of them use public keys.
         keys: The keys of the issuer, if its metadata does not name them: a JWKS, or the URL of one.
 
     Raises:
         ImportError: Without the extra ``auth``.
         TypeError: If an argument is of the wrong type.
-        ValueError: If an algorithm is not known, or the keys can't be used.
+        ValueError: If an algorithm is not supported, or the keys can't be used.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class JwtVerifier:
             setting: The settings of the resource server.
 
         Raises:
-            ValueError: If keys are given for more than one issuer: any of them could speak for the others.
+            ValueError: If keys are given for more than one issuer: each could sign tokens in the name of the others.
         """
         if len(setting.issuers) > 1 and (self._keys or self._url):
             raise ValueError("JwtVerifier(keys=…) is for one issuer; leave it out if the server has several")
@@ -109,7 +109,7 @@ class _Check:
             # This may wait for the issuer, so everything that needs no keys was checked before.
             fits = partial(is_signed_by, jws, algorithm=algorithm)
             keys = await issuer.find(kid, algorithm, claims.issued_at, fits)
-        # This comes after the search for keys, which has read the metadata and so the issuer's own spelling.
+        # This comes after the search for keys, which has read the metadata, and with it the issuer's own spelling.
         if claims.issuer != issuer.issuer:
             raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")
         # Keys of one set may share a name (RFC 7517, section 4.5).

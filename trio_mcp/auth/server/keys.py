@@ -244,7 +244,7 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerM
     """Find the metadata of an issuer.
 
     Raises:
-        AuthorizationError: If it is not found, or belongs to another issuer.
+        AuthorizationError: If no metadata is found, or it belongs to another issuer.
     """
     # The issuer was configured here, so it takes the place of the server that the program trusts.
     return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

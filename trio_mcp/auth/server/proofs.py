@@ -98,7 +98,7 @@ class Proofs:
 
         Raises:
             InvalidProof: If it is refused.
-            NonceNeeded: If it needs a nonce, or another one.
+            NonceNeeded: If it needs a nonce, and has no current one.
         """
         if len(proof) > MAX_PROOF:
             raise InvalidProof(f"it is longer than {MAX_PROOF} characters")

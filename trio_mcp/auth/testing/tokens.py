@@ -86,7 +86,7 @@ class IssuedTokens:
         return None if found is None else found.family
 
     def revoke(self, token: str) -> None:
-        """Revoke a token; with a refresh token, all that came from the same consent (RFC 7009, section 2.1)."""
+        """Revoke a token; a refresh token, with all tokens that came from the same consent (RFC 7009, section 2.1)."""
         if (access := self._access.get(token)) is not None:
             access.revoked = True
         elif (refresh := self._refresh.get(token)) is not None:

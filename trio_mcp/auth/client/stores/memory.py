@@ -17,7 +17,7 @@ __all__ = ["MemoryTokens", "TokenStore"]
 
 
 class TokenStore(Protocol):
-    """A store of logins: strings, which are secret, under keys.
+    """A store of logins: secret strings under keys.
 
     One object may serve any number of clients, threads and runs of Trio.
     """
