@@ -57,7 +57,7 @@ class IssuedTokens:
         return said
 
     def exchange(self, token: str, client: KnownClient) -> Family | None:
-        """Use up a refresh token; a second use ends all tokens of its family, as the token may be stolen.
+        """Use up a refresh token; a use after the grace ends all tokens of its family, as the token may be stolen.
 
         Returns:
             Its family; None if the token is not valid any more.
