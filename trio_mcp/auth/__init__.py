@@ -1,6 +1,6 @@
 """Authorization: clients that sign in and stay signed in, and servers that are protected.
 
-Public names are imported on first use, so a client loads nothing of a server, and what needs the extra ``auth`` (JWT,
+Public names are imported on first use: a client loads no server code, and the code that needs the extra ``auth`` (JWT,
 DPoP, private keys) is loaded only when it is used.
 """
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["FetchFunction", "Fetcher", "Network", "drive"]
 
 MAX_EXCHANGES: Final = 12
-"""Exchanges of a flow, redirections included. Chosen: the longest flow of an honest server makes nine."""
+"""Exchanges that a flow may make, redirections included. Chosen: the longest flow with an honest server makes nine."""
 FLOW_TIMEOUT: Final = 60.0
-"""Seconds that the exchanges of a flow may take together."""
+"""Seconds that the exchanges of a flow may take in total."""
 TIMEOUT: Final = 10.0
 """Seconds for one exchange, redirections included."""
 MAX_REDIRECTS: Final = 3
@@ -38,23 +38,23 @@ MAX_ADDRESSES: Final = 3
 _REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
 
 FetchFunction: TypeAlias = Callable[[Fetch], Awaitable[Fetched]]
-"""Makes an exchange for a flow."""
+"""A function that makes one HTTP exchange for a flow."""
 
 ResultT = TypeVar("ResultT")
 
 
 class Network:
-    """How a fetcher reaches others."""
+    """The network as a fetcher uses it: proxies, name resolution and transports."""
 
     def proxy(self, url: str) -> str | None:
         """Return the proxy that the environment or the system configures for a URL, if any."""
         return proxy_of(url)
 
     async def resolve(self, host: str, flags: int = 0) -> list[str]:
-        """Return the addresses of a host, the best first.
+        """Return the addresses of a host, in order of preference.
 
         Raises:
-            OSError: If it has none.
+            OSError: If the host can't be resolved.
         """
         found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -69,14 +69,14 @@ class Network:
 class Fetcher:
     """Makes the exchanges of flows.
 
-    A host name is resolved here, its addresses are checked, and the connection goes to one of these addresses, so a
-    name that resolves to others later leads nowhere else. Behind a proxy, the proxy resolves names.
+    A host name is resolved here, its addresses are checked, and the connection goes to one of the checked addresses, so
+    it makes no difference if the name resolves to others later. Behind a proxy, the proxy resolves names.
 
     Args:
-        trusted: The URL that the program configured: that of the MCP server for a client, of the issuer for a resource
-            server. Addresses of its kind (loopback, private) are allowed, others only if they are public.
+        trusted: The URL that the program configured: the MCP server's for a client, the issuer's for a resource server.
+            Other URLs may lead to addresses that are as local as its own (private, loopback), but not more so.
         urls: Which URLs are allowed.
-        network: How others are reached.
+        network: The network to use; the real one by default.
     """
 
     def __init__(self, trusted: str, urls: UrlPolicy | None = None, *, network: Network | None = None) -> None:
@@ -97,7 +97,7 @@ class Fetcher:
         """Make one exchange, without following a redirection and without a deadline.
 
         Raises:
-            AuthorizationError: If it is refused, or fails.
+            AuthorizationError: If the exchange is refused, or fails.
         """
         # Each URL is checked here, not once for a flow, so that the targets of redirections are checked, too.
         self._urls.check(url, self._trusted, fetch.step)
@@ -106,14 +106,15 @@ class Fetcher:
             addresses = await self._addresses(fetch.step, url, proxied=proxy is not None)
             return await self._through(fetch, url, proxy, addresses)
         except (OSError, ValueError, ImportError) as exc:
-            # A proxy may have a malformed URL, or need the package for SOCKS.
+            # The URL of a proxy may be malformed, or the proxy may need the package for SOCKS.
             raise _failed(fetch, url, f"{type(exc).__name__}: {exc}") from None
 
     async def _addresses(self, step: str, url: str, *, proxied: bool) -> Sequence[str | None]:
-        """Return the addresses to connect to, all of them checked; None stands for the name itself."""
+        """Return the addresses to connect to, all of them checked; None means the name itself, for a proxy."""
         host = urlsplit(url).hostname or ""
         try:
-            # A proxy resolves names itself; an address may be written in many ways (decimal, octal, short).
+            # A proxy resolves names itself. An address is resolved here even then, as there are many ways to write it
+            # (decimal, octal, short).
             found = await self._network.resolve(host, socket.AI_NUMERICHOST if proxied else 0)
         except (OSError, UnicodeError) as exc:
             if proxied:
@@ -124,8 +125,8 @@ class Fetcher:
         refusal: AuthorizationError | None = None
         for address in found:
             try:
-                # The server's own addresses matter only for an address that is not public, so few flows resolve its
-                # name.
+                # The addresses of the trusted server matter only if this address is not public, so few flows resolve
+                # that server's name.
                 near = [] if reach(address) is Reach.GLOBAL else await self._addresses_nearby()
                 self._urls.check_address(url, address, near, step)
                 allowed.append(address)
@@ -159,11 +160,11 @@ class Fetcher:
             "User-Agent": f"trio-mcp/{__version__}",
             "Accept": JSON,
             **fetch.fields,
-            # A body may unpack to a thousand times its size, before any limit on its length applies.
+            # A compressed body may expand to a thousand times its size before any limit on its length applies.
             "Accept-Encoding": "identity",
             "Connection": "close",
         }
-        # The certificate has to belong to the name, whichever address is used.
+        # The certificate has to be for the name, whichever address is used.
         extensions = {
             "sni_hostname": named.raw_host.decode("ascii"),
             # Each address gets a share of the time, so that one that never responds leaves time for the next.
@@ -190,7 +191,7 @@ class Fetcher:
 
 
 class _Flow:
-    """The exchanges of one flow, within its remaining bounds."""
+    """The exchanges of one flow, counted and timed."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
@@ -216,7 +217,7 @@ class _Flow:
                 raise _failed(fetch, url, f"not sent, since the flow has made {MAX_EXCHANGES} exchanges already")
             found = await self._fetcher.exchange(fetch, url)
             location = found.headers.get("Location")
-            # A POST carries a code, a token or a secret, which must not follow where the server points.
+            # A POST carries a code, a token or a secret, which must not be sent wherever the server points.
             if fetch.method != "GET" or found.status not in _REDIRECTIONS or location is None:
                 return found
             url = _redirected(fetch, url, location)
@@ -224,11 +225,11 @@ class _Flow:
 
 
 async def drive(flow: Flow[ResultT], act: Callable[[Any], Awaitable[Any]]) -> ResultT:
-    """Run a flow to its end, and return what it returns.
+    """Run a flow to its end, and return its result.
 
     Args:
         flow: The flow.
-        act: Carries out a step, and returns the outcome. What it raises is raised in the flow.
+        act: Carries out a step, and returns the outcome. An exception from it is raised in the flow.
     """
     outcome, failure = None, None
     try:
@@ -238,8 +239,8 @@ async def drive(flow: Flow[ResultT], act: Callable[[Any], Awaitable[Any]]) -> Re
             try:
                 outcome = await act(step)
             except Exception as error:
-                # The error is raised in the flow, which may know how to go on: metadata has several places, and a poll
-                # for a device's tokens may fail a few times.
+                # The error is raised in the flow, which may recover from it: metadata may be in several places, and a
+                # poll for a device's tokens may fail a few times.
                 failure = error
     except StopIteration as done:
         result: ResultT = done.value

@@ -1,4 +1,4 @@
-"""Asking a person to sign in: a browser comes back to a listener, or the person pastes a URL."""
+"""Asking a person to sign in: a browser is redirected to a listener, or the person pastes a URL."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from trio_mcp.errors import AuthorizationError, TrioMcpError
 __all__ = ["Asker", "Person", "Show"]
 
 Show: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Shows a person the URL to open. It returns the URL that the person was redirected to, if the person pasted it; None
-if the redirection will arrive by itself."""
+"""A function that shows a person the URL to open. It returns the URL of the redirection if the person pasted it, or
+None if the redirection will arrive by itself."""
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class Person:
     """A person who can be asked, until the block of `Asker.opened` ends.
 
     Attributes:
-        asker: How the person is asked.
+        asker: The `Asker` that asks the person.
         redirect: The redirect URI to register and to send, with its port; None without one.
     """
 
@@ -39,11 +39,12 @@ class Person:
         """Let the person sign in, and return the parameters of the redirection, whose ``state`` is right.
 
         Raises:
-            AuthorizationError: If something else was pasted, after 100 wrong redirections, or if time runs out.
+            AuthorizationError: If the URL can't be shown, something else was pasted, 100 wrong redirections arrived, or
+                the time has run out.
         """
         with trio.move_on_after(self.asker.login_timeout):
-            # Showing the URL may take as long as the browser runs, and the redirection may arrive before that; leaving
-            # the block ends the showing.
+            # `show` may run for as long as the browser does, and the redirection may arrive before it returns: leaving
+            # the block cancels `show`.
             async with background_nursery() as nursery:
                 nursery.start_soon(self._shown, ask)
                 return await self._arriving.one(ask.state)
@@ -55,8 +56,8 @@ class Person:
             "authorization",
             f"the person did not sign in within {self.asker.login_timeout:g} seconds",
             issuer=issuer,
-            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
-            " first",
+            advice="try again, or give people longer with login_timeout; if the page said that the client is unknown,"
+            " sign out first",
         )
 
     async def _shown(self, ask: SignIn) -> None:
@@ -65,8 +66,8 @@ class Person:
             pasted = await self.asker.show(ask.url)
         except TrioMcpError:
             raise
-        # `show` belongs to the program. What it raises ends this sign-in as an error of authorization, which callers
-        # expect.
+        # `show` belongs to the program. An exception from it ends this sign-in as an `AuthorizationError`, which
+        # callers expect.
         except Exception as exc:
             problem = f"the URL could not be shown to a person: {type(exc).__name__}: {exc}"
             raise AuthorizationError("authorization", problem, issuer=ask.issuer) from exc
@@ -96,8 +97,8 @@ class Asker:
 
     Attributes:
         show: Shows the URL; see `Show`.
-        show_code: Shows the code of a device.
-        redirect: The redirect URI, as it was configured; None if no browser comes back.
+        show_code: Shows the code of the device grant.
+        redirect: The redirect URI, as it was configured; None if there is no redirection.
         login_timeout: How long a person has to sign in, in seconds.
     """
 
@@ -111,9 +112,9 @@ class Asker:
         """Return a block in which a person can be asked.
 
         Args:
-            redirect: The redirect URI. With ``http``, it is one on loopback, and redirections to it are awaited (see
-                `listening`); others arrive elsewhere, and only what is pasted counts. None for the device grant, which
-                has none.
+            redirect: The redirect URI. One with ``http`` is on loopback, and this process listens for redirections to
+                it (see `listening`). Redirections to any other URI arrive elsewhere, so the person has to paste them.
+                None for the device grant, which has no redirection.
         """
         if redirect is None or not redirect.startswith("http:"):
             await trio.lowlevel.checkpoint()

@@ -18,7 +18,7 @@ from trio_mcp.http.headers import Headers
 __all__ = ["BearerToken", "TokenFunction"]
 
 TokenFunction: TypeAlias = Callable[[], Awaitable[str]]
-"""Returns a token that is valid now."""
+"""An async function that returns a token that is valid now."""
 
 # A line break would begin another field of the request. RFC 6750, section 2.1, allows fewer characters than this.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -30,10 +30,11 @@ class BearerToken:
     Args:
         token: The token; or an async function that returns one, which is called before the first request, and again
             when the server refuses the token.
-        urls: Which servers get it; by default those over HTTPS, and those of this machine.
+        urls: Which servers get the token; by default those with HTTPS, and those on this machine.
 
     Raises:
-        ValueError: If the token is empty, or holds a character that can't be sent.
+        TypeError: If the token is neither a string nor a function.
+        ValueError: If the token is empty, or contains a character that can't be sent.
     """
 
     def __init__(self, token: str | TokenFunction, *, urls: UrlPolicy | None = None) -> None:
@@ -68,8 +69,8 @@ class _Signer:
         return _Attempt(self)
 
     async def token(self, refused: str = "") -> str:
-        """Return a token, and not the one that was refused if the program has another."""
-        # Both are empty at first, so the function is called before the first request, too.
+        """Return the token; if it is the refused one, ask the program's function for another one first."""
+        # `_token` and `refused` are both empty at first, so the function is called before the first request, too.
         if self._token == refused and callable(self._source):
             # Later operations find the token that the first one got; an operation with a token never waits here.
             async with self._asking:
@@ -127,7 +128,7 @@ async def _asked(source: TokenFunction) -> str:
         _check(token)
     except AuthorizationError:
         raise
-    except Exception as exc:  # any exception of the program becomes an error of this call
+    except Exception as exc:  # any exception of the program's function becomes an error of this call
         # Only the type is shown: the text of a foreign exception may quote the token.
         problem = f"the function of BearerToken failed with {type(exc).__name__}"
         raise AuthorizationError("token", problem, advice="see the cause of this error") from exc

@@ -15,27 +15,27 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["open_browser"]
 
 TIMEOUT: Final = 10.0
-"""Seconds for the browser to start. Chosen; one that runs in the foreground returns only when it ends."""
+"""Seconds for the browser to start; chosen. The call that starts one in the foreground returns only when it ends."""
 
 # These browsers would take over the terminal, and few of them can show a sign-in page.
 _OF_THE_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
 
 
 async def open_browser(url: str) -> None:
-    """Open a page in the person's web browser, and write its URL to stderr, in case none opens.
+    """Open a page in the person's web browser, and write its URL to stderr, in case no browser opens.
 
     Args:
         url: A URL of ``https`` or ``http``.
 
     Raises:
-        AuthorizationError: If it is any other URL; nothing is opened then.
+        AuthorizationError: If the URL is any other; nothing is opened then.
     """
     host = _host_of(url)
     await trio.lowlevel.checkpoint()
     # The URL is written first: no one here can tell whether a browser really shows the page.
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
-        # Starting a browser blocks, so a thread does it; it is abandoned if it goes on for as long as the browser runs.
+        # Starting a browser blocks, so a thread does it. The thread is abandoned if it runs for as long as the browser.
         if not await trio.to_thread.run_sync(_open, url, abandon_on_cancel=True):
             tell("(No web browser could be opened here.)")
 
@@ -47,7 +47,7 @@ def _host_of(url: str) -> str:
         host = (parts.hostname or "").encode("idna").decode("ascii")
     except ValueError:
         host = ""
-    # Browsers know schemes that run programs, and some split an argument at spaces.
+    # Browsers support schemes that run programs, and some split their argument at spaces.
     if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or not url.isprintable():
         raise AuthorizationError("authorization", "the URL to open is not a URL of https or http; nothing was opened")
     return host
@@ -55,7 +55,7 @@ def _host_of(url: str) -> str:
 
 def _open(url: str) -> bool:
     try:
-        # `webbrowser.open` would try one browser after another, and so get to those of the terminal.
+        # `webbrowser.open` would try one browser after another, including those of the terminal.
         browser = webbrowser.get()
         name = os.path.basename(str(getattr(browser, "name", "")))
         return name not in _OF_THE_TERMINAL and bool(browser.open(url))

@@ -19,7 +19,7 @@ from trio_mcp.auth.rules.urls import UrlPolicy
 __all__ = ["IdentityAssertion"]
 
 Identify: TypeAlias = Callable[[Callable[[], float]], Flow[tuple[TokenEndpoint, str]]]
-"""Makes the flow that returns the provider's token endpoint and the person's ID token; it is given the clock."""
+"""A function that takes the clock, and makes the flow that gets the provider's token endpoint and the ID token."""
 
 
 class IdentityAssertion(Machine):
@@ -30,15 +30,15 @@ class IdentityAssertion(Machine):
 
     Args:
         idp: The issuer of the identity provider.
-        person: An `OAuth` by which the person signs in at the provider, and whose store keeps that; its client is the
-            program as the provider knows it. Or an async function that returns the person's ID token, not yet expired.
-        client: The program at the server's authorization server, with the secret or key that it has there.
-        idp_client: The program at the identity provider, to which the ID token of the function is issued; an `OAuth`
-            has its own.
+        person: An `OAuth` with which the person signs in at the provider, and whose store keeps that login; its client
+            is the one registered there. Or an async function that returns the person's ID token, not yet expired.
+        client: The program's client at the server's authorization server, with its secret or key there.
+        idp_client: The program's client at the identity provider, to which the function's ID token is issued; an
+            `OAuth` has its own.
         options: Further arguments; see `TokenOptions`.
 
     Raises:
-        TypeError: If there are two clients at the identity provider, or none; or the person is something else.
+        TypeError: If there are two clients at the identity provider, or none; or ``person`` is something else.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -81,7 +81,7 @@ def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resourc
     there, id_token = yield from identify(at.clock)
     # The request goes to the provider, but the audience is the server's authorization server, which alone accepts the
     # assertion (draft-ietf-oauth-identity-assertion-authz-grant). The draft leaves `resource` to the client; the
-    # conformance suite demands it.
+    # conformance suite requires it.
     assertion = yield from token_exchange(
         there, id_token=id_token, audience=at.issuer, scopes=scopes, resource=resource
     )
@@ -89,7 +89,7 @@ def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resourc
 
 
 def _signed_in(idp: str, person: OAuth, clock: Callable[[], float]) -> Flow[tuple[TokenEndpoint, str]]:
-    # A flow can't await, so what drives the flow makes the call.
+    # A flow can't await, so the code that drives it makes the call.
     found: tuple[TokenEndpoint, str] = yield CallFunction(lambda: person.identity(idp))
     return found
 

@@ -20,26 +20,26 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["Redirections", "listening", "parameters_of"]
 
 MAX_WRONG: Final = 100
-"""Redirections with a wrong ``state`` until it gives up. Chosen: a person makes a handful; no guess succeeds."""
+"""Redirections with a wrong ``state`` that end the wait. Chosen: a person makes a handful, and no guess succeeds."""
 MAX_CONNECTIONS: Final = 32
-"""Connections at a time; if there are more, the oldest without a whole head is closed. Chosen: a browser opens a few
-ahead of time."""
+"""Connections at a time; if there are more, the oldest that has not sent a whole request head is closed. Chosen: a
+browser opens a few ahead of time."""
 LONGEST_HEAD: Final = 32 * 1024
-"""Bytes of a request. Chosen: codes may have some kilobytes, and browsers send the cookies of all ports."""
+"""The most bytes of a request head. Chosen: codes may have some kilobytes, and cookies are shared by all ports."""
 TIMEOUT: Final = 10.0
 """Seconds for a request and its response."""
 
-# The addresses are fixed rather than resolved, so that no entry of a resolver makes it listen for other machines. Which
-# of the two a browser chooses for `localhost` can't be known, so it listens on both.
+# The addresses are fixed rather than resolved, so that no entry of a resolver can make them reachable from other
+# machines. A browser may choose either address for `localhost`, so both are listened on.
 _ADDRESSES: Final = {"127.0.0.1": ["127.0.0.1"], "::1": ["::1"], "localhost": ["127.0.0.1", "::1"]}
 
-# The page can't say whether the sign-in succeeded: an error in the redirection has still to be checked.
+# The page can't say whether the sign-in succeeded: the parameters of the redirection are checked later.
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
-# The URL of the page has the code in it: no cache may keep it, and no request of the page may name it. The page has no
-# script, so none is allowed to run.
+# The URL of the page has the code in it: no cache may keep the page, and no request from it may name its URL. The page
+# has no script, so no script is allowed to run.
 _FIELDS: Final = [
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-store"),
@@ -50,14 +50,14 @@ _FIELDS: Final = [
 ]
 _TITLES: Final = {
     200: ("Done", "You can close this page and go back to the program."),
-    400: ("Not expected", "This is not the sign-in that the program waits for. It still waits."),
+    400: ("Not expected", "This is not the sign-in that the program is waiting for. It is still waiting."),
     404: ("Not found", "There is nothing here."),
     405: ("Not allowed", "Only GET is allowed here."),
 }
 
 
 def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
-    """Return the parameters of a redirection; None unless each is there once and ``state`` is the right one."""
+    """Return the parameters of a redirection; None if they are malformed or repeat one, or ``state`` is wrong."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
@@ -111,10 +111,10 @@ class Redirections:
         return self._outcome
 
     def arrived(self, query: str) -> Mapping[str, str] | None:
-        """Take the query of a redirection; return its parameters if it is the expected one."""
+        """Record a redirection by its query; return its parameters if it is the expected one, or else None."""
         found = None if self._state is None else parameters_of(query, self._state)
         if found is not None:
-            self._state = None  # each counts once
+            self._state = None  # each redirection counts once
         elif self._state is not None:
             self._wrong += 1
             if self._wrong >= MAX_WRONG:
@@ -142,7 +142,7 @@ class Redirections:
                     self._silent.pop(scope, None)
 
     def _make_room(self) -> bool:
-        """Give up the oldest connection without a whole head, if there is one."""
+        """Close the oldest connection that has not sent a whole request head; return whether there was one."""
         # The new connection may be the browser's, which sends its head at once; any program of this machine can hold
         # connections open.
         oldest = next(iter(self._silent), None)
@@ -172,8 +172,9 @@ class Redirections:
             pass  # the redirection counts, though the person does not see the page
         finally:
             self._answered -= 1
-            # This comes last: the waiting task closes the listener, and with it this connection, before the person sees
-            # the page. It is in `finally`, since a browser that does not read the page has signed in nevertheless.
+            # This comes last: the waiting task then closes the listener, and with it this connection, and the person
+            # should see the page first. It is in `finally`, since a browser that does not read the page has signed in
+            # nevertheless.
             if found is not None:
                 self.settle(found)
 
@@ -184,7 +185,7 @@ class Redirections:
             return 400, None
         path, _, query = request.target.decode("ascii", "replace").partition("?")
         if path != self._path:
-            return 404, None  # such as the icon of the page
+            return 404, None  # the icon of the page, for example
         if request.method != b"GET":
             return 405, None
         # Only a page that the person's browser shows is a redirection. A resource that a page embeds or fetches doesn't
@@ -199,21 +200,21 @@ def _response(status: int) -> bytes:
     title, text = _TITLES[status]
     body = _PAGE.format(title=title, text=text).encode()
     fields = [*_FIELDS, ("Content-Length", str(len(body))), *([("Allow", "GET")] if status == 405 else [])]
-    # This connection is new, since one that has met a malformed request sends nothing more.
+    # A new `h11.Connection` writes the response, since one that has met a malformed request sends nothing more.
     head = h11.Connection(h11.SERVER).send(h11.Response(status_code=status, headers=fields))
     return (head or b"") + body
 
 
 @contextlib.asynccontextmanager
 async def listening(redirect: str) -> AsyncIterator[Redirections]:
-    """Listen for redirections for a block.
+    """Return a block in which redirections are received.
 
     Args:
         redirect: The redirect URI, with ``127.0.0.1``, ``[::1]`` or ``localhost`` as its host; port 0 takes a free one.
 
     Raises:
         AuthorizationError: If the port is taken.
-        ValueError: If the URI is not one of ``http`` on loopback.
+        ValueError: If the URI is not an ``http`` URL on loopback without a query.
     """
     parts = _checked(redirect)
     host = parts.hostname or ""

@@ -32,14 +32,14 @@ FINISH = 10
 
 @attrs.frozen
 class Need:
-    """The need for a login, and what it must satisfy.
+    """A need for a login, and the demands on it.
 
     Attributes:
         server: The URL of the MCP server.
-        wanted: What its response demands.
-        scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
-        old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
-        redirect: Where the browser comes back to; None if no browser comes back.
+        wanted: The demands of its response.
+        scopes: Scopes that the login must have at least; empty unless an earlier login had too few.
+        old: The last login at this server. Any other authorization server than its own must learn nothing of it.
+        redirect: The redirect URI; None if there is no redirection.
     """
 
     server: str
@@ -58,19 +58,19 @@ class Means(Protocol):
 
     @property
     def asks(self) -> bool:
-        """Whether a person may be asked, by the asker or by the program: then no timeout of the client runs."""
+        """Whether a person may be asked, by the asker or by the program: then the client's timeouts are paused."""
 
     def accepts(self, login: Login) -> bool:
         """Return whether a login from the store was obtained by these means, for this client."""
 
     def refusal(self, need: Need) -> AuthorizationError | None:
-        """Return why no login can be obtained here, whatever the server says; None if it may be tried."""
+        """Return the error if no login can be obtained here, whatever the server says; None if a try is worthwhile."""
 
     def obtain(self, need: Need) -> Flow[Login]:
         """Return a flow that gets a new login."""
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
-        """Return a flow that renews a login without a person; None if there is no way to."""
+        """Return a flow that renews a login without a person; None if that is not possible."""
 
 
 class Keeper:
@@ -84,14 +84,14 @@ class Keeper:
         key: The key in the store.
         means: The means by which logins are obtained.
         store: Where the login is kept.
-        fetching: Makes the function that makes the exchanges of one flow.
+        fetching: Returns a function that makes the exchanges of one flow.
         urls: Which URLs that the server names are fetched.
         clock: Tells the time.
 
     Attributes:
         login: The login as it was last known; None without one.
-        prover: Makes the proofs of its key; None without DPoP.
-        users: How many clients have it open.
+        prover: Makes the proofs of the login's key; None without DPoP.
+        users: How many clients are using this keeper.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Keeper:
         await trio.lowlevel.checkpoint()
         if not self._loaded:
             text = await self._store.load(self._key)
-            if not self._loaded:  # another task may have come further meanwhile
+            if not self._loaded:  # another task may have read it meanwhile
                 self._loaded = True
                 self._read(text)
 
@@ -149,17 +149,17 @@ class Keeper:
         )
 
     def nonce(self, url: str) -> str | None:
-        """Return the nonce that the next proof for a URL of the server has."""
+        """Return the nonce that the next proof for a URL of the server will have, or None."""
         return None if self.prover is None else self.prover.nonce(url, resource=True)
 
     async def renew(self, refused: Login) -> bool:
-        """Return once the refused login was replaced, without asking a person; the new one may have no tokens.
+        """Wait until the refused login has been replaced, without asking a person; the new one may have no tokens.
 
         Returns:
-            Whether its tokens are new, rather than those that another process obtained.
+            Whether this process has obtained new tokens: False if another one has, or the login can't be renewed.
 
         Raises:
-            AuthorizationError: If that fails. The login stays as it was.
+            AuthorizationError: If the renewal fails. The login stays as it was.
         """
         # Repeat this if the flight ended because its waiters left: then nothing is known about the login.
         while self.login is refused and self._means.renew(refused, self.prover) is not None:
@@ -168,20 +168,20 @@ class Keeper:
         return False
 
     async def obtain(self, refused: Login | None, wanted: Wanted, scopes: frozenset[str] = frozenset()) -> bool:
-        """Return once there is a login with tokens, other than the one that was refused.
+        """Wait until there is a login with tokens, other than the one that was refused.
 
         Args:
-            refused: The login that is not good enough.
-            wanted: What the response demands.
+            refused: The login that is not good enough, if any.
+            wanted: The demands of the response.
             scopes: The scopes that the login must have.
 
         Returns:
-            Whether it is new: not one that another process obtained, or that was obtained for other scopes.
+            Whether the login is new: False if another process obtained it, or it was obtained for other scopes.
 
         Raises:
-            AuthorizationError: If that fails.
+            AuthorizationError: If no login can be obtained.
         """
-        # Repeat this after a flight for other scopes: its login need not suffice here, and its failure concerns other
+        # Repeat this after a flight for other scopes: its login may not be enough here, and its failure concerns other
         # operations.
         while not self.usable(refused):
             work = partial(self._obtain, refused=refused, wanted=wanted, scopes=scopes)
@@ -190,8 +190,8 @@ class Keeper:
         return False
 
     async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> Flight | None:
-        """Wait for the flight of a kind, one that is under way or a new one; return it if it was for these scopes."""
-        # There is no checkpoint from here until the flight is in the dict: two tasks would start one each.
+        """Wait for a flight of this kind, under way or new; return it if it was for these scopes, or else None."""
+        # There must be no checkpoint until the flight is in the dict, or two tasks would start one each.
         flight = self._flights.get(kind)
         if flight is None:
             flight = self._flights[kind] = Flight(scopes)
@@ -214,13 +214,13 @@ class Keeper:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
                 failure = error
-            # This comes after the block: a cancellation inside it would replace the error.
+            # This comes after the `except` block: a cancellation inside that would replace the error.
             if failure is None:
                 flight.fresh = True
                 await self._keep(login)
             elif failure.error in ("invalid_grant", "invalid_client"):
-                # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before.
-                # Even then, another process may have refreshed it; the store has the new token.
+                # Only these two codes end a login: after a 5xx or a timeout, its refresh token may still be valid.
+                # Even with these codes, another process may have refreshed the login; the store has the new token then.
                 if not await self.reread():
                     await self._drop(refused, failure)
             elif not await self._moved(flight, refused):
@@ -237,7 +237,7 @@ class Keeper:
             try:
                 return await drive(flow, self._actor(flight, None, until))
             except AuthorizationError:
-                # Any response is final. A refresh token that comes again after its rotation may end the whole login
+                # Any response is final. A refresh token that is sent again after its rotation may end the whole login
                 # (RFC 9700, section 4.14).
                 if flight.answered or last:
                     raise
@@ -247,8 +247,8 @@ class Keeper:
         """Return whether the server has another authorization server now: the old one may be gone for good."""
         flight.release()
         try:
-            # Silence ends no login. But a server that now names another authorization server won't accept tokens of the
-            # old one, so a new sign-in is due.
+            # A lack of responses ends no login. But a server that now names another authorization server won't accept
+            # tokens of the old one, so a new sign-in is due.
             found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
         except AuthorizationError:
             return False
@@ -257,8 +257,8 @@ class Keeper:
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
         """Drop the part of a login that a server says is invalid, and nothing else."""
         if error.error == "invalid_grant":
-            # The client and the scopes stay: the next sign-in need not register again, and asks for no less than
-            # before.
+            # The client and the scopes stay: the next sign-in need not register again, and asks for no fewer scopes
+            # than before.
             await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
         elif login.client.origin == "registered":
             # A client that has registered itself can do so again. One that the program gave can't: a secret that is
@@ -270,7 +270,7 @@ class Keeper:
     async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
         refusal = self._means.refusal(Need(self.server, wanted, scopes, self.login))
         if refusal is not None:
-            # Don't wait for the lock: another process may hold it for as long as its person takes.
+            # Don't wait for the lock: another process may hold it for as long as its person takes to sign in.
             if await self.reread() and self.usable(refused):
                 return
             raise refusal
@@ -294,7 +294,7 @@ class Keeper:
         if asker is None:
             return None
         registered = None if self.login is None else self.login.client.redirect
-        # Some authorization servers don't allow any port of loopback, so the registered one is tried first.
+        # Some authorization servers accept only the registered port of loopback, so that one is tried first.
         if asker.redirect is not None and registered is not None and differ_by_port(asker.redirect, registered):
             with contextlib.suppress(AuthorizationError):  # its port is taken
                 return await stack.enter_async_context(asker.opened(registered))
@@ -303,7 +303,7 @@ class Keeper:
     def _actor(
         self, flight: Flight, person: Person | None, until: float = math.inf
     ) -> Callable[[Step], Awaitable[Any]]:
-        """Return what carries out the steps of one flow."""
+        """Return a function that carries out the steps of one flow."""
         fetch = self._fetching()
         # This is the time by which a shown code has to be entered. The flow polls meanwhile, so there is no single wait
         # that a timeout could end.
@@ -314,10 +314,10 @@ class Keeper:
             match step:
                 case Fetch(step="token" | "refresh"):
                     flight.hold()
-                    # This is reset for each request: the response to the first may demand a nonce, and the second may
-                    # be cut off.
+                    # This is reset for each request: the response to the first may ask for a nonce, and the response to
+                    # the second may be cut off.
                     flight.answered = False
-                    # A task that leaves no longer cancels this, so it has to end by itself.
+                    # A waiter that leaves no longer cancels the request, so it needs a deadline of its own.
                     with trio.move_on_at(min(until, trio.current_time() + FINISH)):
                         response = await fetch(step)
                         flight.answered = True
@@ -329,14 +329,14 @@ class Keeper:
                     if person is not None and trio.current_time() + step.seconds > entered_by:
                         raise person.late()
                     await trio.sleep(step.seconds)
-                    fetch = self._fetching()  # a flow that waits may last long, so each wait renews its bound
+                    fetch = self._fetching()  # a flow that waits may last long, so each wait renews its bounds
                     return None
                 case CallFunction():
                     return await step.function()
             # Only means with an asker make flows that ask a person.
             assert person is not None
-            # The requests so far have brought no tokens, and a person may take minutes: from here on the last waiter
-            # who leaves ends the flight.
+            # The requests so far have brought no tokens, and a person may take minutes: from here on the flight ends
+            # when its last waiter leaves.
             flight.release()
             await self._doubt_client()
             if isinstance(step, ShowCode):
@@ -348,7 +348,7 @@ class Keeper:
         return act
 
     async def _doubt_client(self) -> None:
-        # A server that has forgotten the client says so on a page, and no redirection does. So if this sign-in ends
+        # A server that has forgotten the client says so on a page, and not with a redirection. So if this sign-in ends
         # without tokens, the next one registers again.
         async with self._store.lock(self._key):
             if self.login is not None and not self.login.access_token:
@@ -359,7 +359,7 @@ class Keeper:
             login = None if text is None else Login.from_json(text)
             self._take(login if login is not None and self._means.accepts(login) else None)
         except ValueError as error:
-            # This never counts as a store without a login: a person would be asked, and the stored text replaced.
+            # Damaged text never counts as a missing login: a person would be asked, and the text would be replaced.
             raise AuthorizationError(
                 "store",
                 f"what is stored for {without_query(self.server)} is not a login: {error}",
@@ -376,7 +376,7 @@ class Keeper:
         return True
 
     async def _keep(self, login: Login | None) -> None:
-        # The login is kept in memory first: if it can't be stored, at least this process goes on with it.
+        # The login is kept in memory first: if it can't be stored, at least this process continues with it.
         self._take(login)
         text = None if login is None else login.to_json()
         await self._store.save(self._key, text)

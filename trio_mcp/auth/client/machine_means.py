@@ -24,7 +24,7 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["AskFor", "MachineMeans"]
 
 AskFor: TypeAlias = Callable[[TokenEndpoint, Collection[str], str | None], Flow[Tokens]]
-"""Makes the flow that gets tokens for scopes and a resource."""
+"""A function that makes the flow that gets tokens for scopes and a resource."""
 
 
 @attrs.define(kw_only=True)
@@ -32,13 +32,13 @@ class MachineMeans:
     """The `trio_mcp.auth.client.login_refresh.Means` of a program.
 
     Attributes:
-        ask_for: Gets the tokens.
+        ask_for: Makes the flow that gets the tokens.
         grant: The grant type.
         client: The client at the authorization server; None if the grant needs none.
-        issuer: The authorization server that everything goes to; None: the first one that a server names.
+        issuer: The authorization server that gets all requests; None: the first one that a server names.
         options: All options that clients have in common.
         again: Whether the grant is simply requested again once a token has expired.
-        asks: Whether a function of the program is called that may ask a person.
+        asks: Whether the program's own functions may ask a person.
     """
 
     ask_for: AskFor = attrs.field(kw_only=False)
@@ -82,7 +82,7 @@ class MachineMeans:
         return to_login(at, tokens, resource=found.audience, asked=scopes, revocation_endpoint=found.server.revocation)
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
-        """Return a flow that requests a token where the last one came from; None if that has to be looked up again."""
+        """Return a flow that requests a token at the same endpoint as before; None if a new login is needed instead."""
         # The login says where to ask, so an expired token costs one exchange and no search for metadata.
         return self._renew(login, prover) if self.again else None
 
@@ -104,8 +104,8 @@ class MachineMeans:
 
     def _settle(self, issuer: str) -> None:
         """Commit to one authorization server: the program's credentials go to no other."""
-        # The first authorization server counts for all servers: a later server could name one that it controls, and so
-        # get the secret.
+        # The first authorization server is used for all MCP servers: a later MCP server could name one that it
+        # controls, and so get the secret.
         if self.issuer is None:
             self.issuer = issuer
         if not same_issuer(self.issuer, issuer):

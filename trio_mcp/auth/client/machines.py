@@ -26,9 +26,9 @@ from trio_mcp.http.client.auth import Pause, Signer
 __all__ = ["Assertion", "ClientCredentials", "WorkloadIdentity"]
 
 Assertion: TypeAlias = Callable[[str, str, str | None], Awaitable[str]]
-"""Returns the assertion for an issuer, its token endpoint and a resource (None where none is named)."""
+"""An async function that returns the assertion for an issuer, its token endpoint and a resource (or None)."""
 
-# Chosen: an assertion has to fit into a form that servers still read.
+# Chosen: an assertion has to fit into a form that servers still accept.
 _MAX_ASSERTION: Final = 64 * 1024
 
 
@@ -36,7 +36,7 @@ class Machine:
     """An ``auth=`` of a program, whatever credentials it has.
 
     Attributes:
-        extensions: The extensions of the protocol that a client with it declares.
+        extensions: The protocol extensions that a client with this ``auth=`` declares.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -58,12 +58,12 @@ class ClientCredentials(Machine):
         client_id: The program's id at the authorization server.
         secret: Its secret.
         key: Its private key; better than a secret, because it never leaves the program.
-        issuer: The authorization server that knows it. By default it is the one that the first server names, so pass it
-            unless you trust every server that you connect to with the secret.
+        issuer: The authorization server where the program is registered. By default, it is the one that the first
+            server names, so pass it unless you trust every server that you connect to with the secret.
         options: Further arguments; see `TokenOptions`.
 
     Raises:
-        ValueError: Unless there is either a secret or a key.
+        ValueError: If there is neither a secret nor a key, or both.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {"io.modelcontextprotocol/oauth-client-credentials": {}}
@@ -84,12 +84,12 @@ class ClientCredentials(Machine):
 
 
 class WorkloadIdentity(Machine):
-    """Signs requests as a workload, by the assertion that its platform gives it (RFC 7523): nothing is registered.
+    """Signs requests as a workload, with the assertion that its platform issues (RFC 7523); nothing is registered.
 
     An assertion that is refused is not sent again, and nothing else is tried.
 
     Args:
-        assertion: The file that the platform keeps fresh, or an async function that returns the assertion for an
+        assertion: The file that the platform keeps up to date, or an async function that returns the assertion for an
             issuer, its token endpoint and a resource.
         issuer: The authorization server that trusts the platform. By default it is the one that the first server names,
             so pass it unless you trust every server that you connect to with the assertion.
@@ -112,7 +112,7 @@ class WorkloadIdentity(Machine):
             # The assertion alone says who asks: nothing was registered, so no client is named (the draft of SEP-1933).
             client=None,
             issuer=issuer,
-            # The draft allows one try, but a renewal is tried again after a truncated response.
+            # The draft allows one try. A renewal would be tried again after a truncated response, so there are none.
             again=False,
         )
 
@@ -135,7 +135,7 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
         function: The function.
 
     Raises:
-        AuthorizationError: If it fails, or returns something else.
+        AuthorizationError: If the function fails, or returns anything but a non-empty string.
     """
     try:
         text = yield CallFunction(function)

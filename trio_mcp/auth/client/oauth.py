@@ -47,23 +47,24 @@ __all__ = ["OAuth"]
 class OAuth:
     """Signs in with OAuth 2.1, and stays signed in; see the page "Sign in to a server" of the docs.
 
-    A server that wants a login is asked who issues its tokens. Then a person signs in there, in a browser, and the
-    login is kept in the store. From then on it is refreshed when it has to be, and a person is asked again only when
-    nothing else helps.
+    A server that wants a login is asked which authorization server issues its tokens. A person signs in at that one, in
+    a browser, and the login is kept in the store. From then on it is refreshed when necessary, and a person is asked
+    again only when nothing else helps.
 
     One object may serve any number of clients, for any servers; each server has its own login.
 
     Args:
-        client: A client that was registered beforehand. Without one, the client's metadata document is its id, or it
-            registers itself.
+        client: A client that was registered beforehand. Without one, the client's id is the URL of its metadata
+            document, or the client registers itself.
         metadata_url: The URL of the client's own metadata document, for authorization servers that accept those.
         store: Where logins are kept; in memory by default.
-        show: Shows a person the URL to open, such as `open_browser` or `paste_redirect`. None: there is no person here,
-            and where one would have to be asked, `LoginRequired` is raised.
-        redirect: Where the browser comes back to, on loopback; port 0 takes a free one. None: the person enters a code
-            in a browser elsewhere (RFC 8628).
-        login_timeout: How long a person has to sign in, in seconds. It counts against no other timeout.
-        assume_pkce: Issuers that support PKCE though their metadata does not say so. Others are refused.
+        show: Shows a person the URL to open; for example, `open_browser` or `paste_redirect`. None: there is no person
+            to ask, and `LoginRequired` is raised instead.
+        redirect: The redirect URI; on loopback, port 0 means any free port. None: the person enters a code in a browser
+            elsewhere (RFC 8628).
+        login_timeout: How long a person has to sign in, in seconds. This time counts against no other timeout.
+        assume_pkce: Issuers that support PKCE though their metadata does not say so. Others that don't say so are
+            refused.
         show_code: Shows a person the code to enter, if there is no redirect; on stderr by default.
         options: Further arguments, such as ``scopes``; see `TokenOptions`.
 
@@ -71,7 +72,7 @@ class OAuth:
         store: Where logins are kept.
 
     Raises:
-        TypeError: If an argument is of another type.
+        TypeError: If an argument is of the wrong type.
         ValueError: If ``metadata_url`` can't be a client's id, ``redirect`` is neither on loopback nor https, or
             another argument has a value that can't be used.
     """
@@ -117,8 +118,8 @@ class OAuth:
         )
         self._kept = Kept(self._means, whole, store=store)
         self.store = self._kept.store
-        # The ID token is what a login at a provider is for: no request to a server is signed with it, so binding its
-        # tokens to a key would prove nothing to anyone.
+        # A login at a provider is only for the ID token: its access token signs no request to a server, so binding that
+        # to a key would prove nothing to anyone.
         there: TokenOptions = {**whole, "scopes": {*(whole["scopes"] or ()), "openid"}, "dpop": "off"}
         at_providers = attrs.evolve(self._means, options=there, provider=True)
         self._at_providers = Kept(at_providers, there, store=self.store, suffix=PROVIDER)
@@ -134,22 +135,22 @@ class OAuth:
             server: The URL of the server.
 
         Raises:
-            AuthorizationError: If that fails.
+            AuthorizationError: If the sign-in fails.
         """
-        # No client waits here whose timeouts would have to stand still.
+        # No client waits here, so there are no timeouts to pause.
         async with self._kept.opened(server, contextlib.nullcontext) as signer:
             await signer.sign_in()
 
     async def identity(self, issuer: str) -> tuple[TokenEndpoint, str]:
         """Return the person's ID token of an identity provider (OpenID Connect), and the provider's token endpoint.
 
-        The person signs in there if need be. `IdentityAssertion` calls it.
+        The person signs in at the provider if need be. `IdentityAssertion` calls this method.
 
         Args:
             issuer: The issuer of the identity provider.
 
         Raises:
-            AuthorizationError: If that fails.
+            AuthorizationError: If the sign-in fails, or brings no valid ID token.
         """
         async with self._at_providers.opened(issuer, contextlib.nullcontext) as signer:
             login = await signer.login(lambda login: self._means.is_identified(login))
@@ -162,19 +163,19 @@ class OAuth:
         """Drop the login at a server, or an identity provider, and revoke it.
 
         Args:
-            server: The URL of the server, or the issuer of the provider; a URL that is both loses both logins.
+            server: The URL of the server, or the issuer of the provider. If a URL is both, both logins are dropped.
 
         Returns:
-            Whether there was one.
+            Whether there was a login.
 
         Raises:
-            AuthorizationError: If it was dropped, but could not be revoked; or the store can't be written.
+            AuthorizationError: If the login was dropped, but could not be revoked; or the store can't be written.
         """
         found = False
         failure: AuthorizationError | None = None
         for kept in (self._kept, self._at_providers):
             try:
-                # Dropped first: an authorization server that does not respond must not keep the login here.
+                # The login is dropped first: an authorization server that does not respond must not keep it here.
                 login = await kept.forget(server)
                 if login is not None:
                     found = True
@@ -200,7 +201,7 @@ class _SigningIn:
     metadata_url: str | None
     asker: Asker | None
     assume_pkce: frozenset[str]
-    provider: bool = False  # whether servers are identity providers, not servers of MCP
+    provider: bool = False  # whether servers are identity providers, not MCP servers
 
     @property
     def asks(self) -> bool:
@@ -211,7 +212,7 @@ class _SigningIn:
         client = self.client
         if client is None:
             return True
-        # The document of the issuer may differ from the configured one by a slash at the end, as it may at a sign-in.
+        # The issuer in its own metadata may differ from the configured one by a slash at the end, as at a sign-in.
         return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
     def refusal(self, need: Need) -> LoginRequired | None:
@@ -334,14 +335,14 @@ class _SigningIn:
 
     def _refreshed(self, login: Login, refresh_token: str, prover: Prover | None) -> Flow[Login]:
         client = login.client
-        if self.client is not None:  # the secret may be another one by now
+        if self.client is not None:  # the secret may have changed since
             client = attrs.evolve(client, secret=self.client.secret)
         at = self.endpoint(login.issuer, login.token_endpoint, client, prover)
         return renewed(login, (yield from refresh(at, refresh_token=refresh_token, resource=login.resource)))
 
     def revoke(self, login: Login) -> Flow[None] | None:
-        """Return a flow that revokes a login; None if there is nothing to revoke, or nowhere to."""
-        # With its refresh token, a server should end the access tokens of a login, too (RFC 7009, section 2.1).
+        """Return a flow that revokes a login; None if there is no token to revoke, or no endpoint for that."""
+        # A server that revokes a refresh token should end the login's access tokens, too (RFC 7009, section 2.1).
         token = login.refresh_token or login.access_token
         if login.revocation_endpoint is None or not token:
             return None

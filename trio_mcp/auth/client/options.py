@@ -15,7 +15,7 @@ __all__ = ["TokenOptions"]
 
 
 def _check_scopes(name: str, value: Any) -> None:
-    # A string would count as a collection of its letters.
+    # A string would count as a collection of its characters.
     if isinstance(value, str):
         raise TypeError(f"{name} must be a set of strings; write {set(value.split())!r}")
 
@@ -32,7 +32,7 @@ class TokenOptions(TypedDict, total=False):
     Attributes:
         scopes: The scopes to ask for; by default those that the server asks for.
         dpop: Whether tokens are bound to a key of this client (RFC 9449): ``"auto"`` if the server and its
-            authorization server offer that, ``"require"``, or ``"off"``.
+            authorization server support that, ``"require"`` always, or ``"off"`` never.
         urls: The policy for URLs that a server names: which of them are fetched and opened.
         fetch: Makes the HTTP exchanges with authorization servers; by default within bounds and as ``urls`` allows.
         clock: Returns the time, in seconds since the epoch.

@@ -31,19 +31,19 @@ _ARGUMENTS: Final = {
     "redirect": "redirect",
     "assumePkce": "assume_pkce",
 }
-"""The arguments of `OAuth`, by the keys that are passed on as they are."""
+"""The argument of `OAuth` for each key whose value is passed on unchanged."""
 
 
 def auth_of(settings: object, **further: Any) -> Auth:
-    """Return what the settings describe.
+    """Return the object for ``auth=`` that the settings describe.
 
     Args:
         settings: An object with a ``type``: ``"oauth"``, ``"client-credentials"``, ``"workload-identity"`` or
-            ``"bearer"``, and what belongs to it; or one of these as a string, for an object that has nothing else.
+            ``"bearer"``, and the other keys of that type; or only the type, as a string.
         further: Arguments of `OAuth` that the settings leave to the program.
 
     Raises:
-        ValueError: If they are invalid. Its text names keys only, since values may be secret.
+        ValueError: If the settings are invalid. The message names only keys, since values may be secret.
     """
     given = {"type": settings} if isinstance(settings, str) else settings
     if not isinstance(given, Mapping):
@@ -134,4 +134,4 @@ _KINDS: Final[dict[str, tuple[Callable[[Mapping[str, Any], Mapping[str, Any]], A
     "workload-identity": (_workload_identity, {"assertionFile": str, "issuer": str, "scopes": list}),
     "bearer": (_bearer, {"token": str}),
 }
-"""For each type: what makes it, and the type of each of its keys."""
+"""For each type: the function that makes the object, and the type of each key's value."""

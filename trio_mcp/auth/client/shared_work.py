@@ -16,14 +16,14 @@ __all__ = ["Flight"]
 class Flight:
     """A piece of work with its own task.
 
-    It ends when its last waiter leaves, unless it is at a point where that would lose something.
+    It ends when its last waiter leaves, unless it is at a point where that would lose a token.
 
     Args:
-        scopes: The scopes that its login must have.
+        scopes: The scopes that the login must have.
 
     Attributes:
         scopes: As above.
-        ended: Set at its end.
+        ended: Set when the work has ended.
         answered: Whether its last request for tokens got any response; set by the code that makes the request.
         fresh: Whether it got new tokens; False if another process had them already.
     """
@@ -43,22 +43,22 @@ class Flight:
         """Start the task.
 
         Args:
-            work: The work; a failure is raised for everyone who waits.
-            ended: Called at its end, before its waiters wake up.
+            work: The work; a failure is raised in every task that waits.
+            ended: Called when the work has ended, before its waiters wake up.
         """
-        # A system task has the context of the run: the program's hooks, such as `show`, would not see the context
-        # variables of the task that needs the login.
+        # By default, a system task has the context of the run, in which the program's hooks, such as `show`, would not
+        # see the context variables of the task that needs the login.
         trio.lowlevel.spawn_system_task(self._fly, work, ended, context=contextvars.copy_context())
 
     async def _fly(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
         try:
             with self._scope:
                 await work(self)
-        except Exception as error:  # it is raised for the waiters, not in the run
+        except Exception as error:  # it is raised in the waiters, not in the run
             self._error = error
         except BaseException as error:  # noqa: ASYNC103 - only Ctrl-C is kept
-            # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: raised in a task of the run, it
-            # would be an internal error of Trio.
+            # Ctrl-C may be raised in a task of the work, too. It is passed on to the waiters: if it were raised in a
+            # task of the run, it would be an internal error of Trio.
             self._error = interruption_in(error)
             if self._error is None:
                 raise
@@ -70,13 +70,13 @@ class Flight:
     @property
     def abandoned(self) -> bool:
         """Whether it is ending because its last waiter left."""
-        # This counts even if it has just reached a request for tokens: that is no longer sent.
+        # This is true even if the work has just reached a request for tokens: that request is no longer sent.
         return self._scope.cancel_called
 
     def hold(self) -> None:
-        """Go on from here to `release`, whichever tasks leave or are cancelled: a request for tokens will be sent."""
-        # Once the server has the request, the old refresh token may be used up, and the new one is in the response
-        # alone.
+        """Keep working until `release`, even if all waiters leave: a request for tokens is about to be sent."""
+        # Once the server has the request, the old refresh token may be used up, and the new one is only in the
+        # response.
         self._held = True
 
     def release(self) -> None:
@@ -93,7 +93,7 @@ class Flight:
         """Wait for its end.
 
         Raises:
-            BaseException: A copy of what it failed with, Ctrl-C included.
+            BaseException: A copy of the exception with which the work failed, Ctrl-C included.
         """
         self._waiters += 1
         try:

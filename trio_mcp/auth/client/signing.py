@@ -29,7 +29,7 @@ class Kept:
 
     Args:
         means: The means by which logins are obtained.
-        options: All options: which URLs are fetched, how, and by which clock.
+        options: All options; this class uses ``urls``, ``fetch`` and ``clock``.
         store: The store of the logins; in memory by default.
         suffix: The end of each key in the store, after the URL of the server.
     """
@@ -44,11 +44,11 @@ class Kept:
     ) -> None:
         self.store = MemoryTokens() if store is None else store
         self._means, self._options, self._suffix = means, options, suffix
-        # Each run of Trio has its own set, since tasks and events belong to a run. Runs share the store.
+        # Each run of Trio has its own keepers, since tasks and events belong to a run. Runs share the store.
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
-        """Return what makes the exchanges of one flow for a server."""
+        """Return a function that makes the exchanges of one flow for a server."""
         return self._options["fetch"] or Fetcher(server, self._options["urls"]).flow()
 
     @contextlib.asynccontextmanager
@@ -76,11 +76,11 @@ class Kept:
 
         async with closing(leave):
             await keeper.load()
-            # Where no person is asked, a server that hangs is a matter for the client's timeouts.
+            # Where no person is asked, the client's timeouts keep running, in case a server hangs.
             yield _Signer(keeper, pause if self._means.asks else contextlib.nullcontext)
 
     async def forget(self, server: str) -> Login | None:
-        """Remove a login from the store, and return what it was; None if there was none that could be read."""
+        """Remove a login from the store, and return it; None if there was no login that could be read."""
         key = server + self._suffix
         # The lock keeps out a refresh, which would store its new tokens after the removal.
         async with self.store.lock(key):
@@ -93,7 +93,7 @@ class Kept:
         else:
             await keeper.reread()
         with contextlib.suppress(ValueError):
-            # A text that can't be read is removed like any login: the error that names it says to sign out.
+            # Text that can't be read is removed, too: the error that it causes elsewhere says to sign out.
             return None if text is None else Login.from_json(text)
         return None
 
@@ -146,7 +146,7 @@ class _Attempt:
         """Return the header fields that authorize a request."""
         keeper = self._keeper
         self._used, self._url = None, url
-        self._asks = method != "DELETE"  # it ends a session, which is not worth a sign-in
+        self._asks = method != "DELETE"  # a DELETE ends a session, which is not worth a sign-in
         if not self._ours():
             return ()
         if keeper.stale() and keeper.login is not None:
@@ -157,8 +157,8 @@ class _Attempt:
         # `again` has to know which token was refused: by then the keeper may have a newer one.
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
-        # The token's type decides: a login with a key may have a bearer token, when its refresh token is all that is
-        # bound (RFC 9449, section 5).
+        # The token's type decides: a login with a key may have a bearer token, if only its refresh token is bound
+        # to the key (RFC 9449, section 5).
         if keeper.prover is not None and login.token_type == "DPoP":
             self._nonce = keeper.nonce(url)
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
@@ -192,21 +192,21 @@ class _Attempt:
 
     async def with_nonce(self, wanted: Wanted) -> bool:
         self._nonces += 1
-        # Another request may have learned it first.
+        # Another request may have learned the new nonce first.
         return self._nonces <= _MOST_NONCES and self._keeper.nonce(self._url) != self._nonce
 
     async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
 
     async def renewed(self, wanted: Wanted) -> bool:
-        # If the server refuses what a refresh has just brought, another refresh will not help, but a person may.
+        # If the server refuses a token that was just refreshed, another refresh will not help, but a person may.
         if self._used is None or self._refreshed:
             return False
         self._refreshed = await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
     async def signed_in(self, wanted: Wanted) -> bool:
-        # A person is asked once for an operation: a server that refuses even the new token would ask without end.
+        # A person is asked once per operation: a server that refuses even the new token would otherwise ask forever.
         if self._entered or not self._asks:
             return False
         with self._pause():
@@ -216,7 +216,7 @@ class _Attempt:
     async def stepped_up(self, wanted: Wanted) -> bool:
         login = self._keeper.login
         granted = frozenset[str]() if login is None else login.scopes or frozenset()
-        # No scope is requested that was already granted: the server would refuse again.
+        # If all these scopes were already granted, the server would refuse again.
         if wanted.scopes is None or wanted.scopes <= granted or not self._asks:
             return False
         more = self._step_ups.more(wanted.scopes, granted if login is None else granted | login.asked)

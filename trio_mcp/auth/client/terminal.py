@@ -1,4 +1,4 @@
-"""A person at a terminal, who signs in elsewhere and pastes a URL, or enters a code elsewhere."""
+"""Asking a person at a terminal to sign in elsewhere, and to paste a URL here or to enter a code there."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["paste_redirect", "printable", "show_code", "tell"]
 TERMINAL = "/dev/tty"
 """The terminal that this process belongs to; stdin may be a pipe that carries something else."""
 MAX_LINE: Final = 64 * 1024
-"""Bytes of a line; chosen."""
+"""The most bytes of a line; chosen."""
 
 
 def printable(text: str) -> str:
-    """Return a text without anything that could control a terminal."""
+    """Return text with a question mark for each character that could control a terminal."""
     return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
 def tell(text: str) -> None:
-    """Write a text to stderr, if there is one."""
+    """Write text to stderr, if that is open."""
     # Under `pythonw` there is no stderr, and a closed one raises `ValueError`.
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
@@ -46,14 +46,14 @@ async def show_code(step: ShowCode) -> None:
 
 
 async def paste_redirect(url: str) -> str:
-    """Ask a person to open a page in any browser, and to paste the URL that it ends on; return that.
+    """Ask a person to open a page in any browser, and return the pasted URL of the page on which the sign-in ends.
 
     Use it where no browser can reach this machine: ``OAuth(show=paste_redirect)``.
 
     Raises:
         LoginRequired: If there is no terminal, or it was closed.
     """
-    # The states are compared here only so that a person can try again; `Redirections` decides.
+    # The states are compared here only so that a person can try again; `Redirections` makes the real check.
     state = parse_qs(urlsplit(url).query).get("state")
     with _terminal() as terminal:
         _write(
@@ -73,7 +73,7 @@ async def paste_redirect(url: str) -> str:
 def _terminal() -> Iterator[int]:
     """Open the terminal, so that a line of any length can be pasted."""
     try:
-        # Windows does not have it.
+        # Windows does not have this module.
         import termios
 
         terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)

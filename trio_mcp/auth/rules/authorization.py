@@ -31,7 +31,7 @@ class AuthorizationCode:
 
     Attributes:
         code: The code.
-        verifier: The verifier of PKCE.
+        verifier: The PKCE code verifier.
         redirect: The redirect URI, as it was sent.
     """
 
@@ -52,8 +52,8 @@ def authorize(
 ) -> Flow[AuthorizationCode]:
     """Let a person authorize the client, and return the code.
 
-    This flow keeps everything that the redirection is checked against, from before the browser opens until it comes
-    back: the issuer, the state, the verifier. It is used once.
+    This flow keeps the issuer and the state, against which the redirection is checked, and the verifier, from before
+    the browser opens until the redirection arrives. Each flow is used once.
 
     Args:
         found: The server and its authorization server.
@@ -62,11 +62,11 @@ def authorize(
         scopes: The scopes to ask for.
         assume_pkce: Issuers that support PKCE without saying so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
-        prompt: The prompt that the person always gets; None leaves it to the authorization server, except for the
-            consent that a refresh token may need.
+        prompt: The value of ``prompt`` to send; None leaves prompts to the authorization server, except for the consent
+            that a refresh token may need.
 
     Raises:
-        AuthorizationError: If PKCE is not supported, the person declined, or the redirection is not the issuer's.
+        AuthorizationError: If PKCE is not supported, the person declined, or the redirection fails its checks.
     """
     at = found.server
     require_pkce(at, assume_pkce)
@@ -79,7 +79,7 @@ def authorize(
         "state": state,
         "code_challenge": challenge_of(verifier),
         "code_challenge_method": "S256",
-        # It is sent whether or not the authorization server knows it (2025-06-18); 2025-03-26 does not have it.
+        # 2025-06-18: this is sent whether or not the authorization server supports it. 2025-03-26 does not have it.
         "resource": found.audience,
         "scope": join_scopes(scopes) or None,
         # RFC 9449, section 10: a stolen code can't be redeemed with another key.
@@ -101,8 +101,9 @@ def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
 def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) -> str:
     # The query of the endpoint is kept (RFC 6749, section 3.1).
     endpoint, _, query = at.need("authorization", STEP).partition("?")
-    # RFC 6749, section 3.1: no parameter may come twice, since no one knows which one would count. Names are compared
-    # in their decoded form (`%73tate`). Only the client may send `scope` and `resource`, or leave them out.
+    # RFC 6749, section 3.1: no parameter may be repeated, since no one knows which value the server would use. Names
+    # are compared in their decoded form (`%73tate`). The endpoint's own query must not contain `scope` or `resource`
+    # either: whether to send them is up to the client.
     taken = {name for name, _ in parse_qsl(query, keep_blank_values=True)} & {*parameters, "scope", "resource"}
     if taken:
         problem = f"its authorization_endpoint already sets {', '.join(sorted(taken))}"
@@ -111,19 +112,20 @@ def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) 
 
 
 def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) -> None:
-    """Check that an authorization server supports PKCE with S256: call it before anything is registered there.
+    """Check that an authorization server supports PKCE with S256. Call this before a client is registered there.
 
-    Without metadata this can't be checked: PKCE is sent, as 2025-03-26 demands.
+    Without metadata there is nothing to check: PKCE is used anyway, as 2025-03-26 requires.
 
     Raises:
-        AuthorizationError: If its metadata doesn't say so, and the issuer is not among ``assume_pkce``.
+        AuthorizationError: If its metadata lists methods of PKCE without S256; or it has no such list, and the issuer
+            is not in ``assume_pkce``.
     """
     if not at.published or "S256" in (at.pkce or ()):
         return
-    # The metadata outweighs what the program assumes: `assume_pkce` is only for metadata that doesn't say, such as that
-    # of Entra and Cognito.
+    # The metadata takes precedence over `assume_pkce`, which is only for metadata without this field. Entra and
+    # Cognito publish such metadata.
     if at.pkce is not None:
-        raise AuthorizationError(STEP, "it does not support PKCE with S256", issuer=at.issuer)
+        raise AuthorizationError(STEP, "the authorization server does not support PKCE with S256", issuer=at.issuer)
     if at.issuer not in assume_pkce:
         raise AuthorizationError(
             STEP,
@@ -142,10 +144,10 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMeta
     """Return the authorization code of a redirection.
 
     The order matters: ``state`` first, then ``iss`` by the table of RFC 9207, section 2.4, and only then the rest;
-    a redirection that fails those two is neither shown nor acted upon.
+    a redirection that fails either check is neither shown nor acted upon.
 
     Raises:
-        AuthorizationError: If it is not an authorization, or not this one.
+        AuthorizationError: If the redirection reports an error, has no code, or does not belong to this request.
     """
     problem = None
     # Bytes are compared, as `compare_digest` raises for text beyond ASCII; `replace` is needed for lone surrogates,
@@ -154,7 +156,7 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMeta
         problem = "its state is not the one that was sent"
     # An `iss` is compared character by character, announced or not: even a slash at the end makes it another issuer.
     elif "iss" in parameters and parameters["iss"] != at.issuer:
-        problem = "it comes from a different authorization server from the one that was asked"
+        problem = "it comes from a different authorization server than the one that was asked"
     elif "iss" not in parameters and at.sends_iss:
         problem = "it doesn't say which authorization server it comes from, though this one promises to"
     if problem is not None:

@@ -1,7 +1,7 @@
 """Challenges: reading and writing ``WWW-Authenticate`` (RFC 9110, section 11.6.1).
 
 The field is one line for any number of challenges, with commas between challenges and between parameters alike. It is
-read in one pass from left to right, so nothing within quotes passes for a parameter or a challenge.
+read in one pass from left to right, so quoted text is never mistaken for a parameter or a challenge.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _END = r"(?=[ \t]*+(?:,|\Z))"
 # Each repetition is possessive, so no match is tried twice: the time stays in proportion to the length.
 _GAP = re.compile(r"[ \t,]*+")
 _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]++|(?=,|\Z))")
-# The end belongs to the pattern, or the name of a first parameter would match as a token: `realm` of `realm="x"`.
+# The pattern includes `_END`, or the name of a first parameter would match as a token: the `realm` of `realm="x"`.
 _TOKEN68 = re.compile(rf"([0-9A-Za-z\-._~+/]++=*+){_END}")
-# An unquoted value may have more than a token's characters: servers send URLs without quotes. It may be empty, too.
+# An unquoted value may have characters that a token can't have: servers send URLs without quotes. It may be empty, too.
 _PARAMETER = re.compile(rf"({_TOKEN})[ \t]*+=[ \t]*+(?:({_QUOTED})|((?!=)[!#-+\--~]++)(?=[ \t,]|\Z)|{_END})", re.DOTALL)
 _JUNK = re.compile(rf'[^",]*+(?:{_QUOTED}[^",]*+)*+', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NAME = re.compile(_TOKEN)
 _SPECIAL = re.compile(r'(["\\])')
 _UNSENDABLE = re.compile(r"[^\x20-\x7e]")
-# A token of at least this many characters can't be a word of a challenge by chance; chosen: 128 bits have more.
+# An access token of at least this many characters does not occur in a challenge by chance. Chosen: 128 bits need more.
 _SECRET = 16
 
 
@@ -47,7 +47,7 @@ class Challenge:
 
     Attributes:
         scheme: The scheme, in lower case.
-        parameters: The parameters, with names in lower case; of those that were sent twice, the first.
+        parameters: The parameters, with names in lower case; if one was sent twice, its first value.
         token: The text that some schemes have instead of parameters (``token68``), or None.
     """
 
@@ -80,12 +80,12 @@ class Wanted:
 
 
 def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
-    """Return the demands of a response; none at all if it has no challenge that can be read.
+    """Return the demands of a response; they are empty if no challenge can be read.
 
     Args:
         headers: The header fields of the response.
-        token: The token of the request. A challenge that repeats it is not read: as an error or a scope it would get
-            into an error, a log, or the URL of an authorization.
+        token: The token of the request. If a challenge repeats it, no challenge is read: as an error code or a scope,
+            the token would get into an error, a log, or the URL of an authorization request.
     """
     challenges = parse_challenges(headers.get("WWW-Authenticate") or "")
     schemes = [challenge.scheme for challenge in challenges]
@@ -110,7 +110,7 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
 def parse_challenges(text: str) -> list[Challenge]:
     """Return the challenges in a field value; never raises, and takes time in proportion to the length of the text.
 
-    A challenge ends where it is malformed: it keeps the parameters before that. Those after it belong to no challenge.
+    A challenge ends where it is malformed: it keeps the parameters before that point; those after it are ignored.
     """
     text = text[:MAX_FIELD]
     challenges: list[Challenge] = []
@@ -146,7 +146,7 @@ def _end(found: re.Match[str] | None) -> int:
 
 
 def format_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
-    """Return a challenge as a field value: values are quoted and escaped, characters not allowed in one become spaces.
+    """Return a challenge as a field value: values are quoted and escaped, and characters not allowed become spaces.
 
     Raises:
         ValueError: If the scheme or the name of a parameter is not a token.

@@ -1,4 +1,4 @@
-"""The device grant (RFC 8628): a person signs in on another device, and the client asks until that is done."""
+"""The device grant (RFC 8628): a person signs in on another device, and the client polls until then."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def device(
     """Get a code for a person to enter elsewhere, show it, and ask for tokens until the person has decided.
 
     Args:
-        at: The token endpoint, and who asks.
+        at: The token endpoint, and the client that asks there.
         endpoint: The device authorization endpoint.
         scopes: The scopes of the tokens.
-        resource: The resource that they are for.
+        resource: The resource that the tokens are for.
 
     Raises:
         AuthorizationError: If the server or the person refuses, or the code expires; its step is ``"device"``.
@@ -85,12 +85,12 @@ def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     return ShowCode(
         url=url,
         code=user_code,
-        # This one is optional (RFC 8628, section 3.2): if it is invalid, the other URL and the code are enough.
+        # This URL is optional (RFC 8628, section 3.2): if it is invalid, the other URL and the code are enough.
         complete_url=complete if isinstance(complete, str) and _URL.fullmatch(complete) else None,
         expires_in=min(seconds(answer.get("expires_in")) or _LIFETIME, _MAX_LIFETIME),
     )
 
 
 def _interval(value: object) -> float:
-    # The shortest interval is a second: 0.001 would make thousands of requests.
+    # The shortest interval is a second: with 0.001, the client would send thousands of requests.
     return min(max(seconds(value) or _INTERVAL, 1.0), _MAX_INTERVAL)

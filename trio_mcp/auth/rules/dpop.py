@@ -29,13 +29,13 @@ ALGORITHM: Final = "ES256"
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
 """Whether tokens are bound to a key: where the authorization server offers it, always, or never."""
 
-# RFC 9449, section 8.1; a longer one would only make our requests long.
+# RFC 9449, section 8.1; a longer nonce would only make our requests long.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
-# One authorization server and one resource server are all that a key should meet.
+# A key is normally used at one authorization server and one resource server; this leaves room for more.
 _MAX_NONCES: Final = 16
 
-# The second of two signatures in a row takes a fifth of the first, which finds nothing of OpenSSL in the processor's
-# caches. So if a request is followed by another within the same second, proofs are made for some more.
+# A second signature right after the first takes a fifth of the time, since the first one has to bring OpenSSL into the
+# processor's caches. So when a request follows a similar one within the same second, several proofs are made at once.
 _AT_ONCE: Final = 8
 
 
@@ -43,7 +43,7 @@ class Prover:
     """Makes the proofs of one key, and remembers the nonce that each server gave last.
 
     Args:
-        key: The private key as a JWK in JSON, as `key` has it; None makes a new one.
+        key: The private key as a JWK in JSON, as the attribute `key` has it; None: a new key is made.
         clock: Tells the time.
 
     Attributes:
@@ -75,12 +75,12 @@ class Prover:
         return f"<Prover {self.thumbprint}>"
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
-        """Return the value of the field ``DPoP`` for one sending of one request.
+        """Return the value of the field ``DPoP`` for a request; a request that is sent again needs a new one.
 
         Args:
             method: The HTTP method.
             url: The URL of the request; its query is left out of the proof.
-            token: The access token that goes with it; None at an authorization server.
+            token: The access token that is sent with the request; None at an authorization server.
         """
         alike = (method, url, token, self.nonce(url, resource=token is not None), int(self._clock()))
         if alike != self._alike:
@@ -98,7 +98,7 @@ class Prover:
             "iat": now,
         }
         if token is not None:
-            # Many requests carry the same token, so its hash is not made for each of them.
+            # Many requests carry the same token, so its hash is kept.
             if self._hashed[0] != token:
                 self._hashed = token, _in_base64(hashlib.sha256(token.encode()).digest()).decode()
             claims["ath"] = self._hashed[1]
@@ -108,30 +108,30 @@ class Prover:
         return (signed + b"." + _in_base64(self._sign(signed))).decode()
 
     def nonce(self, url: str, *, resource: bool) -> str | None:
-        """Return the nonce that the next proof has; None without one.
+        """Return the nonce that the next proof will have, or None.
 
-        A refusal that asks for a nonce is worth another try only if this is not what the refused proof had. That holds
-        even where another request, refused at the same time, has learned it first.
+        After a refusal that asks for a nonce, another try is worthwhile only if this nonce differs from the one in the
+        refused proof. It may differ because another request, refused at the same time, learned the new nonce first.
 
         Args:
             url: The URL of the request.
-            resource: Whether the server is a resource server; its nonces are not those of an authorization server.
+            resource: Whether the server is a resource server; authorization servers have separate nonces.
         """
         return self._nonces.get((origin(url), resource)) if self._nonces else None
 
     def learn(self, url: str, headers: Headers, *, resource: bool) -> None:
-        """Remember the nonce that came with a response, if one did.
+        """Remember the nonce of a response, if it has one.
 
         Args:
             url: The URL of the request.
             headers: The header fields of the response.
-            resource: Whether the server is a resource server; its nonces are not those of an authorization server.
+            resource: Whether the server is a resource server; authorization servers have separate nonces.
         """
         nonce = headers.get("DPoP-Nonce")
         if nonce is None or not _NONCE.fullmatch(nonce):
             return
         place = (origin(url), resource)
-        # It is taken out first, so that it becomes the newest: the oldest one is dropped below.
+        # The old entry is removed first, so that the new one comes last: the first entry is dropped below.
         self._nonces.pop(place, None)
         self._nonces[place] = nonce
         if len(self._nonces) > _MAX_NONCES:
@@ -141,19 +141,20 @@ class Prover:
 def choose_prover(
     use: DpopUse, found: Discovered, wanted: Wanted, clock: Callable[[], float] = time.time
 ) -> Prover | None:
-    """Return what makes the proofs of a new login, with a new key; None if it goes without DPoP.
+    """Return a prover with a new key for a new login; None if the login does not use DPoP.
 
-    Unless it is required, both the server and its authorization server must know it, and joserfc must be installed.
+    Unless DPoP is required, both the server and its authorization server must support it, and joserfc must be
+    installed.
 
     Args:
-        use: What the program wants.
-        found: Where the tokens come from.
-        wanted: What the server demands.
+        use: The program's choice.
+        found: The server and its authorization server.
+        wanted: The demands of the server's response.
         clock: Tells the time.
 
     Raises:
         AuthorizationError: If DPoP is required, and the authorization server does not offer it.
-        ImportError: If it is required, and the extra ``auth`` is missing.
+        ImportError: If DPoP is required, and the extra ``auth`` is missing.
     """
     offered, resource = ALGORITHM in found.server.dpop, found.resource
     if use == "require":
@@ -161,9 +162,9 @@ def choose_prover(
             problem, advice = f"DPoP is required, but it is not offered with {ALGORITHM}", "allow dpop='auto'"
             raise AuthorizationError("token", problem, issuer=found.server.issuer, advice=advice)
         return Prover(clock=clock)
-    # A server that does not know DPoP would refuse a token that is bound to a key.
+    # A server that does not support DPoP would refuse a token that is bound to a key.
     known = wanted.dpop or (resource is not None and (resource.dpop_required or ALGORITHM in resource.dpop))
-    # `has_jose` comes last, because it loads joserfc: some 90 ms, as measured.
+    # `has_jose` comes last, because it loads joserfc, which takes some 90 ms (measured).
     return Prover(clock=clock) if use == "auto" and offered and known and has_jose() else None
 
 
@@ -172,10 +173,10 @@ def _in_base64(data: bytes) -> bytes:
 
 
 def _signer(key: ECKey) -> Callable[[bytes], bytes]:
-    """Return what makes the signature of a JWS (RFC 7518, section 3.4).
+    """Return a function that makes the signature of a JWS (RFC 7518, section 3.4).
 
-    There is a proof in every request, and joserfc would encode the same header and choose the same algorithm each time:
-    that takes as long as the signature.
+    Every request has a proof, and joserfc would encode the same header and choose the same algorithm each time, which
+    takes as long as the signature.
     """
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature

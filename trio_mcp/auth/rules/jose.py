@@ -1,4 +1,4 @@
-"""Signing with joserfc, which is an extra, and loaded only when something has to be signed."""
+"""Signing with joserfc, an optional dependency that is loaded only when something has to be signed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateKeyJwt", "has_jose", "need_jose"]
 
-# No symmetric algorithm is allowed, and never "none". EdDSA is called Ed25519 since RFC 9864.
+# Neither symmetric algorithms nor "none" are allowed. RFC 9864 renamed EdDSA to Ed25519.
 _KINDS: Final = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -38,7 +38,7 @@ def need_jose(what: str) -> None:
     """Make sure that joserfc is installed.
 
     Args:
-        what: The feature that needs it, to begin the error message.
+        what: The feature that needs it; the error message begins with this.
 
     Raises:
         ImportError: If it is not; the message names the extra.
@@ -49,7 +49,7 @@ def need_jose(what: str) -> None:
 
 @attrs.frozen
 class PrivateKeyJwt:
-    """A client's private key (``private_key_jwt``, RFC 7523): the client signs a statement, and no secret travels.
+    """A client's private key (``private_key_jwt``, RFC 7523): the client signs a statement, and sends no secret.
 
     Attributes:
         pem: The private key in PEM, not encrypted.
@@ -67,18 +67,18 @@ class PrivateKeyJwt:
     _key: Any = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        """Read the key, so that one that can't sign is found where it is given."""
+        """Read the key, so that a key that can't sign is reported where it is passed."""
         if self.algorithm not in _KINDS:
             raise ValueError(f"a client can't sign with {self.algorithm!r}; use one of {', '.join(_KINDS)}")
         need_jose("PrivateKeyJwt")
         object.__setattr__(self, "_key", _read(self.pem, self.algorithm))
 
     def assertion(self, client_id: str, issuer: str, clock: Callable[[], float] = time.time) -> str:
-        """Return a signed statement, good for one request, that it is this client that asks.
+        """Return a signed statement of the client's identity, for one request.
 
         Args:
-            client_id: The client, who is its issuer and its subject.
-            issuer: The authorization server, which is its audience.
+            client_id: The client, which is the issuer and the subject of the statement.
+            issuer: The authorization server, which is the audience of the statement.
             clock: Tells the time.
         """
         from joserfc import jwt
@@ -88,9 +88,10 @@ class PrivateKeyJwt:
         claims = {
             "iss": client_id,
             "sub": client_id,
-            # This is one string, and the issuer rather than the token endpoint, so that no other server can pass it on.
+            # The audience is a single string, and the issuer rather than the token endpoint, so that no other server
+            # can use the assertion.
             "aud": issuer,
-            # Servers may take an assertion only once (RFC 7523, section 3), so each sending has its own.
+            # Servers may accept an assertion only once (RFC 7523, section 3), so each request gets a new one.
             "jti": secrets.token_urlsafe(16),
             "iat": now,
             "exp": now + _LIFETIME,
@@ -99,7 +100,7 @@ class PrivateKeyJwt:
 
 
 def _read(pem: str | bytes, algorithm: str) -> ECKey | RSAKey | OKPKey:
-    """Return a key that has signed once, so that none fails later."""
+    """Return the key in a PEM text, after a trial signature: a key that can't sign must be refused here."""
     from joserfc import jws
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, OKPKey, RSAKey

@@ -1,4 +1,4 @@
-"""The record of a login: all that a client needs to go on without asking a person."""
+"""The record of a login: all that a client needs to stay signed in without asking a person again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pydantic import ConfigDict, ValidationError, create_model
 __all__ = ["PROVIDER", "AuthMethod", "ClientRecord", "Login", "Origin"]
 
 VERSION: Final = 1
-"""The version of the text that `Login.to_json` writes."""
+"""The version of the format that `Login.to_json` writes."""
 
 PROVIDER: Final = " (identity provider)"
-"""The end of a key in the store, after the URL of an identity provider, since a server may have the same URL; URLs have
-no spaces."""
+"""The end of a store key, after the URL of an identity provider: an MCP server may have the same URL, but no URL has
+spaces."""
 
 AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client proves who it is at the token endpoint."""
@@ -27,7 +27,7 @@ Origin: TypeAlias = Literal["given", "document", "registered"]
 
 @attrs.frozen
 class ClientRecord:
-    """A client as its authorization server knows it.
+    """A client, as its authorization server sees it.
 
     Attributes:
         id: Its ``client_id``.
@@ -35,7 +35,7 @@ class ClientRecord:
         secret: Its secret; None for a public client.
         method: How it proves who it is.
         redirect: The redirect URI that it was registered with, if any.
-        secret_expires_at: Until when the secret holds, in seconds since the epoch; None forever.
+        secret_expires_at: When the secret expires, in seconds since the epoch; None: never.
         scopes: The scopes that it was registered for; None if there is no such limit.
     """
 
@@ -56,10 +56,10 @@ class Login:
         resource: The resource that the tokens are for, byte for byte as it was sent; None if the server named none.
         issuer: The issuer, as its own metadata has it.
         client: The client that signed in.
-        token_endpoint: Where to refresh.
+        token_endpoint: The URL of the token endpoint, for refreshes.
         access_token: The access token.
-        token_type: Its scheme: ``"Bearer"`` or ``"DPoP"``.
-        expires_at: Until when it holds, in seconds since the epoch; None if that is not known.
+        token_type: The scheme of the access token: ``"Bearer"`` or ``"DPoP"``.
+        expires_at: When the access token expires, in seconds since the epoch; None if that is not known.
         refresh_token: The refresh token, if there is one.
         scopes: The granted scopes; None if they are unknown.
         asked: The requested scopes.
@@ -84,15 +84,15 @@ class Login:
 
     def to_json(self) -> str:
         """Return the login as JSON, for a store. It is secret."""
-        # JSON has no sets; they are sorted, so that the same login is always the same text.
+        # JSON has no sets: they become sorted lists, so that equal logins give equal text.
         return json.dumps({"version": VERSION, **attrs.asdict(self)}, default=sorted)
 
     @classmethod
     def from_json(cls, text: str) -> Login:
-        """Read what `to_json` returned.
+        """Return the login that `to_json` has written.
 
         Raises:
-            ValueError: If it is anything else; the message does not quote it.
+            ValueError: If the text is anything else; the message does not quote it.
         """
         try:
             found = _models().model_validate_json(text)
@@ -108,7 +108,7 @@ class Login:
 
 @functools.cache
 def _models() -> Any:
-    """Return a model that checks what `Login.to_json` writes; making one takes a moment."""
+    """Return a model that checks the text of `Login.to_json`; making one takes a moment, so it is kept."""
     return _model(Login, version=(Literal[1], ...), client=(_model(ClientRecord), ...))
 
 

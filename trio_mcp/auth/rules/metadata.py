@@ -35,10 +35,10 @@ MAX_SERVERS = 3
 
 @attrs.frozen
 class ProtectedResource:
-    """The metadata of a server (RFC 9728).
+    """The metadata of an MCP server (RFC 9728).
 
     Attributes:
-        resource: Its identifier, byte for byte: the value of the parameter ``resource`` everywhere.
+        resource: Its identifier, byte for byte, which requests send as the parameter ``resource``.
         servers: The issuers of its authorization servers, as it names them.
         scopes: The scopes that it lists, or None.
         dpop: The algorithms that it accepts for DPoP; empty if it lists none.
@@ -65,7 +65,7 @@ class AuthorizationServerMetadata:
         revocation: The revocation endpoint, or None.
         device: The device authorization endpoint (RFC 8628), or None.
         introspection: The introspection endpoint, or None.
-        jwks: Where its keys are (``jwks_uri``), or None.
+        jwks: The URL of its keys (``jwks_uri``), or None.
         scopes: The scopes that it lists, or None.
         grants: The grant types that it lists, or None.
         methods: How clients can prove who they are at the token endpoint; None if it doesn't say.
@@ -98,7 +98,7 @@ class AuthorizationServerMetadata:
         """Return the URL of an endpoint, by the name of its attribute.
 
         Raises:
-            AuthorizationError: If the metadata has none.
+            AuthorizationError: If the metadata does not name it.
         """
         url: str | None = getattr(self, endpoint)
         if url is None:
@@ -115,7 +115,7 @@ _ENDPOINTS: Final = {
     "introspection": "introspection_endpoint",
     "jwks": "jwks_uri",
 }
-"""The field of the document, by attribute."""
+"""The document's field for each attribute."""
 
 
 @attrs.frozen
@@ -132,25 +132,25 @@ class Discovered:
 
     @property
     def audience(self) -> str | None:
-        """The parameter ``resource`` of all requests for a token, or None where it is not sent."""
+        """The value of the parameter ``resource`` in all requests for a token; None where it is not sent."""
         return None if self.resource is None else self.resource.resource
 
 
 def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[str] = ()) -> Flow[Discovered]:
     """Find out where to get tokens for an MCP server.
 
-    The resource metadata is looked for where the challenge says, else below the server's path, else at its root. The
-    authorization server is the preferred one, else the first one with usable metadata. A server without resource
-    metadata is taken to be its own authorization server, as 2025-03-26 has it.
+    The resource metadata is looked for at the URL in the challenge, then at the well-known URL of the server's path,
+    and then at that of its root. The authorization server is a preferred one, or else the first with usable metadata.
+    A server without resource metadata is assumed to be its own authorization server, as in 2025-03-26.
 
     Args:
         server: The URL of the MCP server.
-        wanted: What its response demands.
+        wanted: The demands of its response.
         policy: Which URLs are allowed.
         prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
 
     Raises:
-        AuthorizationError: If there is no metadata to be found, or it can't be used.
+        AuthorizationError: If no metadata is found, or it can't be used.
     """
     resource = yield from find_resource(server, wanted, policy)
     if resource is None:
@@ -170,15 +170,16 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
 
 
 def resource_urls(server: str) -> list[str]:
-    """Return where the resource metadata of a server may be, the most likely first (RFC 9728, section 3.1).
+    """Return the URLs where a server's resource metadata may be, the most likely first (RFC 9728, section 3.1).
 
     Raises:
-        ValueError: If the server's URL is not one of HTTP.
+        ValueError: If the server's URL is not a URL of HTTP or of a WebSocket.
     """
     parts = take_apart(server)
     base = f"{parts.origin}/.well-known/oauth-protected-resource"
     path = parts.path if parts.path != "/" else ""
-    # The well-known part goes before the path and the query, which belong to the identifier; a slash at the end may.
+    # The well-known part goes before the path and the query, which belong to the identifier. A slash at the end may
+    # belong to it or not, so both URLs are tried.
     return list(dict.fromkeys([base + path + parts.query, base + path.removesuffix("/"), base]))
 
 
@@ -193,15 +194,16 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
         document = yield from _document(RESOURCE, url, server, policy)
         if document is not None:
             # A wrong document is an error: only a server without any document falls back to 2025-03-26, which has no
-            # resource.
+            # resource metadata.
             return _read_resource(document, url, server)
     return None
 
 
 def _read_resource(document: Mapping[str, Any], url: str, server: str) -> ProtectedResource:
     resource = document.get("resource")
-    # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
-    # well-known places belong to the host itself. A path with dots that begins there leads somewhere else.
+    # A tenant that has a path on a shared host can publish a document there, and must not get tokens for the whole
+    # host: a parent of the server's URL is accepted only from the well-known places, which belong to the host itself.
+    # A path with dots may begin like a well-known place, and lead somewhere else.
     root = resource_urls(server)[-1]
     known = (url == root or url.startswith((f"{root}/", f"{root}?"))) and not take_apart(url).dotted
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
@@ -223,7 +225,7 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
 
 
 def server_urls(issuer: str) -> list[str]:
-    """Return where the metadata of an issuer may be, in the order of 2025-11-25 `basic/authorization`.
+    """Return the URLs where an issuer's metadata may be, in the order of 2025-11-25 `basic/authorization`.
 
     Raises:
         ValueError: If it can't be an issuer.
@@ -235,7 +237,7 @@ def server_urls(issuer: str) -> list[str]:
     # RFC 8414, section 3.1: a slash at the end is left out before the well-known part goes in.
     path = parts.path.removesuffix("/")
     urls = [f"{parts.origin}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", _OPENID)]
-    # OpenID Connect Discovery appends it instead. Without a path that is the same URL.
+    # OpenID Connect Discovery appends the well-known part instead. Without a path, that gives the same URL.
     return [*urls, f"{parts.origin}{path}/.well-known/{_OPENID}"] if path else urls
 
 
@@ -251,9 +253,9 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         server: The URL of the MCP server, as `UrlPolicy.check` takes it.
 
     Raises:
-        AuthorizationError: If nothing is found, or it belongs to another issuer, or names a URL that is refused.
+        AuthorizationError: If no metadata is found, or it is another issuer's, or names a URL that is refused.
     """
-    # The URLs made from the issuer hide its scheme: `take_apart` turns that of a WebSocket into https.
+    # The URLs made from the issuer would hide a wrong scheme: `take_apart` turns that of a WebSocket into https.
     policy.check(issuer, server, SERVER)
     try:
         urls = server_urls(issuer)
@@ -267,8 +269,8 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         published = document.get("issuer")
         if isinstance(published, str) and same_issuer(issuer, published):
             return _read_server(document, published, server, policy)
-        # A wrong document is passed over: a host may have the document of its root at this path, and the right one at
-        # the next.
+        # A wrong document is skipped: a host may serve the document of its root at this URL, and the right one at the
+        # next.
         problem = f"{without_query(url)} is the metadata of {_named(published)}"
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
@@ -300,13 +302,13 @@ def _read_server(
 
 
 def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServerMetadata]:
-    """Find the authorization server as 2025-03-26 has it: on the origin of the MCP server, metadata or not."""
-    # 2025-03-26 knows only Bearer: without this check, a client would be registered at a server that has no OAuth.
+    """Find the authorization server as in 2025-03-26: on the origin of the MCP server, with or without metadata."""
+    # 2025-03-26 has only Bearer: without this check, a client would be registered at a server that has no OAuth.
     if wanted.others and not (wanted.bearer or wanted.dpop):
         problem = f"{without_query(server)} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
         raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
     base = take_apart(server).origin
-    # The section Server Metadata Discovery of 2025-03-26 demands this header.
+    # The section Server Metadata Discovery of 2025-03-26 requires this header.
     url, fields = f"{base}/.well-known/oauth-authorization-server", {PROTOCOL_VERSION: "2025-03-26"}
     document = yield from _document(SERVER, url, server, policy, fields)
     if document is not None:
@@ -318,8 +320,8 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
         return _read_server(document, published, server, policy)
     return AuthorizationServerMetadata(
         base,
-        # These are the fallback endpoints of 2025-03-26, on the server's own origin: a server there gains nothing that
-        # it wasn't given anyway.
+        # These are the fallback endpoints of 2025-03-26. They are on the server's own origin, so they give the server
+        # nothing that it could not get anyway.
         published=False,
         authorization=f"{base}/authorize",
         token=f"{base}/token",
@@ -330,7 +332,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
 def _document(
     step: str, url: str, server: str, policy: UrlPolicy, fields: Mapping[str, str] | None = None
 ) -> Flow[dict[str, Any] | None]:
-    """Fetch a metadata document; None if this is not the place."""
+    """Fetch a metadata document; None if there is no such document at this URL."""
     policy.check(url, server, step)
     response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
     # A 429 doesn't mean "not here": continuing would fall back to the default endpoints of older revisions.
@@ -340,12 +342,12 @@ def _document(
         raise AuthorizationError(
             step, f"{without_query(url)} responded with status {response.status}", advice="try again later"
         )
-    # Many sites respond to every URL with a page.
+    # Many sites respond to every URL with an HTML page.
     if response.headers.media_type == "text/html":
         return None
     document = json_object(response)
     if document is None:
-        # This isn't passed over, for the same reason as a 429.
+        # A malformed document is an error for the same reason as a 429.
         raise AuthorizationError(step, f"{without_query(url)} did not respond with a JSON object as {JSON}")
     return document
 

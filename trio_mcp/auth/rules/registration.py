@@ -1,4 +1,4 @@
-"""How a client gets its id at an authorization server: given, its own metadata document, or registered (RFC 7591)."""
+"""How a client gets its id: from the program, from its own metadata document, or by registration (RFC 7591)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class RegisteredClient:
     Args:
         id: Its ``client_id``.
         secret: Its secret, if it has one.
-        issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
+        issuer: The issuer of the authorization server where it is registered; no other one gets its id or its secret.
         key: Its private key, instead of a secret.
         method: How it sends its secret; None: as the authorization server's metadata allows.
-        prompt: The prompt that the person always gets, such as ``"consent"`` or ``"select_account"`` (OpenID
-            Connect). Some servers give no refresh token without ``"consent"``; others let no one sign in with it where
-            an administrator has consented for all.
+        prompt: The ``prompt`` of each sign-in, such as ``"consent"`` or ``"select_account"`` (OpenID Connect). Some
+            servers give no refresh token without ``"consent"``; others let no one sign in with it if an administrator
+            has consented for everyone.
 
     Raises:
-        ValueError: If the id is empty, or the method needs a secret and there is no secret.
+        ValueError: If the id or the secret is empty, or the method needs a secret and there is no secret.
     """
 
     id: str
@@ -75,15 +75,15 @@ def register(
     name: str = "trio_mcp",
     grants: Collection[str] = ("authorization_code", "refresh_token"),
 ) -> Flow[ClientRecord]:
-    """Get a client's id: the one given, else its metadata document, else a new registration.
+    """Get a client's id: the given one, or else its metadata document's URL, or else one from a new registration.
 
     Args:
         at: The authorization server.
-        client: The client that was registered beforehand.
+        client: The client that was registered beforehand, if any.
         metadata_url: The URL of the client's own metadata document.
         redirect: The redirect URI that will be used; None if there will be no redirection.
         scopes: All scopes that the client may ask for.
-        name: The client's name, which people are shown.
+        name: The client's name, which is shown to people.
         grants: The grant types that the client uses.
 
     Raises:
@@ -101,17 +101,17 @@ def register(
         raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
     request: dict[str, Any] = {
         "client_name": name,
-        # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
+        # A server may refuse or replace what it does not support (RFC 7591), so the client does not ask for that.
         "grant_types": [grant for grant in grants if grant in (at.grants or grants)],
         "token_endpoint_auth_method": _method_to_ask_for(at.methods),
-        # Without this member it would be `code` (RFC 7591, section 2), for which a device has no redirection.
+        # The default is `code` (RFC 7591, section 2), but the device grant has no redirection that could carry one.
         "response_types": [] if redirect is None else ["code"],
-        # 2026-07-28 demands it: without it, OpenID providers assume "web", and may then refuse loopback.
+        # 2026-07-28 requires this member: without it, OpenID providers assume "web", and may then refuse loopback.
         "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
     if redirect is not None:
         request["redirect_uris"] = [redirect]
-    # Scopes of the resource that the authorization server doesn't list would make some servers refuse.
+    # Some authorization servers refuse a registration with scopes that their metadata doesn't list.
     named = frozenset(scopes) if at.scopes is None or at.scopes.issuperset(scopes) else None
     if named:
         request["scope"] = join_scopes(named)
@@ -126,7 +126,7 @@ def register(
 
 
 def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: str | None) -> ClientRecord:
-    # This comes before anything is sent: the id and the secret are for this issuer only, up to a slash at the end.
+    # This check comes before any request: the id and the secret are for this issuer only, up to a slash at the end.
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server names another issuer"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
@@ -138,7 +138,7 @@ def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: 
 
 
 def _method_to_ask_for(methods: Collection[str] | None) -> AuthMethod:
-    # A secret that anyone can register proves nothing, so it is asked for only where the server demands it.
+    # A secret that anyone can register proves nothing, so it is asked for only where the server requires one.
     if methods is None or "none" in methods:
         return "none"
     # With Basic some servers want the client_id in the body, too, and others refuse it there.
@@ -151,11 +151,11 @@ def _refused(at: AuthorizationServerMetadata, response: Fetched, redirect: str |
     answer = json_object(response) or {}
     error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
     advice = _BY_HAND
-    # Other advice would have an operator do by hand what may succeed in a minute.
+    # The advice to register by hand would be wrong here: another try may succeed in a minute.
     if response.status >= 500 or response.status == 429:
         advice = "try again later"
     elif error == "invalid_redirect_uri":
-        advice = f"it does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
+        advice = f"the server does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
     problem = f"it was refused with status {response.status}" + (f": {description}" if description else "")
     return AuthorizationError(STEP, problem, issuer=at.issuer, error=error, advice=advice)
 
@@ -186,7 +186,7 @@ def _read(
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires: Any = answer.get("client_secret_expires_at")
-    # 0 means that it never expires, and so does a number beyond all dates, which may not even fit into a float.
+    # 0 means that the secret never expires, and so does a number beyond all dates, which may not even fit into a float.
     number = isinstance(expires, int | float) and not isinstance(expires, bool)
     limit = float(expires) if number and 0 < expires < 1e12 else None
     return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
@@ -215,12 +215,12 @@ def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool 
     """
     if key:
         return "private_key_jwt" if supported is None or "private_key_jwt" in supported else None
-    # Servers that know public clients don't always list "none".
+    # Servers that support public clients don't always list "none".
     if not secret:
         return "none"
-    # RFC 8414, section 2: a server that doesn't say supports the first one.
+    # RFC 8414, section 2: a server that doesn't list its methods supports `client_secret_basic`.
     known = _WITH_SECRET if supported is None else supported
-    # A secret comes first; a secret for which the server has no use is not sent.
+    # Methods with a secret are preferred; if the server supports none of them, the secret is not sent.
     return next((method for method in (*_WITH_SECRET, _PUBLIC) if method in known), None)
 
 
@@ -229,7 +229,7 @@ _PUBLIC: Final[AuthMethod] = "none"
 
 
 def check_document_url(url: str) -> None:
-    """Check the URL of a client's metadata document: ``https``, with a path, nothing hidden in it.
+    """Check the URL of a client's metadata document: ``https``, with a path that has no dot segments.
 
     Raises:
         ValueError: If it can't be a client's id.
@@ -246,10 +246,10 @@ def check_document_url(url: str) -> None:
 def check_redirect(url: str) -> None:
     """Check a redirect URI: on loopback, or ``https`` (2026-07-28, section Communication Security).
 
-    Its port may be 0, which stands for any free one.
+    The port may be 0, which means any free port.
 
     Raises:
-        ValueError: If it is anything else.
+        ValueError: If the URI is anything else.
     """
     # `take_apart` refuses port 0, which no connection can have.
     bare = _ANY_PORT.sub(r"\1", url)

@@ -52,10 +52,10 @@ def select_scopes(
     # An empty set counts, too: then no scope is needed, and the listed ones are not requested.
     if given is None and challenged is None:
         scopes = listed or frozenset()
-    # It is not for resources (2026-07-28, section Refresh Tokens), and a server that does not offer it may refuse it.
+    # This scope is not for resources (2026-07-28, section Refresh Tokens), and a server that lacks it may refuse it.
     if OFFLINE not in (given or ()):
         scopes -= {OFFLINE}
-    # 2026-07-28 allows it only where the authorization server lists it.
+    # 2026-07-28 allows requesting it only where the authorization server lists it.
     if offline and OFFLINE in (offered or ()):
         scopes |= {OFFLINE}
     return scopes

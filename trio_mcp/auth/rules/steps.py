@@ -1,7 +1,7 @@
 """The steps that a flow yields, and the outcome of each.
 
-A flow is a generator: it yields a step, is sent the outcome, and returns what it was for. So it reads from top to
-bottom, and knows neither an event loop nor a network. Errors end it as `AuthorizationError`.
+A flow is a generator: it yields steps, is sent the outcome of each, and returns its result. So a flow reads from top to
+bottom, and depends on neither an event loop nor a network. A flow that fails raises `AuthorizationError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Fetch:
     Attributes:
         step: The purpose, as `AuthorizationError.step` names it.
         method: The HTTP method.
-        url: The URL, as it came.
+        url: The URL, byte for byte.
         fields: The header fields.
         body: The body of a POST.
         limit: The longest body accepted in response, in bytes.
@@ -37,7 +37,8 @@ class Fetch:
     step: str
     method: str
     url: str
-    # Neither is in the repr, which may get into a log: fields have credentials and proofs, the body codes and secrets.
+    # Neither member is in the repr, which may get into a log: the fields have credentials and proofs, and the body has
+    # codes and secrets.
     fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
     limit: int = 64 * 1024
@@ -58,7 +59,7 @@ class SignIn:
 
     Attributes:
         url: The URL to open.
-        state: The ``state`` of the redirection to wait for; others are not this flow's.
+        state: The ``state`` of the redirection to wait for; redirections with another one are not for this flow.
         redirect: The redirect URI, as it is in the URL.
         issuer: The authorization server, to show to the person.
     """
@@ -92,7 +93,7 @@ class CallFunction:
     """Call a function of the program. The outcome is its result; its exceptions are raised into the flow.
 
     Attributes:
-        function: An async function, which may take its time.
+        function: An async function, which may take long.
     """
 
     function: Callable[[], Awaitable[Any]]

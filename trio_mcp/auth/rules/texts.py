@@ -14,7 +14,11 @@ __all__ = ["cleaned", "clock_ahead", "json_object", "strings"]
 
 
 def cleaned(text: object) -> str | None:
-    """Return a text from a peer as it is shown: shortened, on one line, without control characters; None if empty."""
+    """Return a peer's text as it may be shown: short, on one line, without control characters.
+
+    Returns:
+        None if it is not a string, or nothing is left of it.
+    """
     if not isinstance(text, str):
         return None
     # The text is shown in terminals and logs, where control characters would move the cursor or begin a new line.
@@ -22,7 +26,7 @@ def cleaned(text: object) -> str | None:
 
 
 def clock_ahead(headers: Headers, now: float) -> float:
-    """Return by how many seconds our clock is ahead of that of a response; 0 if the response has no valid date."""
+    """Return how many seconds our clock is ahead of a response's ``Date``; 0 if the response has no valid date."""
     try:
         return now - parsedate_to_datetime(headers.get("Date") or "").timestamp()
     except (ValueError, TypeError, OverflowError):
@@ -32,12 +36,12 @@ def clock_ahead(headers: Headers, now: float) -> float:
 def json_object(response: Fetched) -> dict[str, Any] | None:
     """Return the JSON object in a response, or None if its body is anything else.
 
-    The media type counts, too: many servers respond to every URL with a page.
+    The media type must be that of JSON, too: many servers respond to every URL with an HTML page.
     """
     if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
         return None
     try:
-        # The reader of a field checks its bounds; JSON that nests too deeply ends as a RecursionError.
+        # The code that reads a field checks its value. JSON that is nested too deeply raises RecursionError.
         found = json.loads(response.body)
     except (ValueError, RecursionError):
         return None
@@ -45,7 +49,7 @@ def json_object(response: Fetched) -> dict[str, Any] | None:
 
 
 def strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
-    """Return the texts in a list, and nothing else in it; None if there is no list.
+    """Return the strings in a field's list, without its other elements; None if the field is not a list.
 
     A malformed value counts as missing, so use this for optional fields only.
     """

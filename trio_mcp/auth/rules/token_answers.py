@@ -24,15 +24,15 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 _TEXT = re.compile(r"[\x20-\x7e]+")
 # Every JWT begins with this, and so does every assertion and proof.
 _JWT: Final = "eyJ"
-# RFC 6749, appendix A.7 allows more, but all that are registered look like this.
+# RFC 6749, appendix A.7 allows more, but all registered error codes look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
-# A shorter text may be a part of any word, and does not count as a secret.
+# A shorter string may be part of any word, so it does not count as a secret.
 _SHORTEST: Final = 4
 # The limit is thirty years: the expiry of a token with a longer life counts as unknown.
 _MAX_LIFETIME: Final = 1e9
-# An ID token must hold for at least this time, in which it is shown to its provider.
+# An ID token must be valid for at least this many more seconds, in which it is sent to its provider.
 _TO_SPARE: Final = 30
-# Servers allow for some minutes at most.
+# In seconds; servers allow for a few minutes at most.
 _MAX_SKEW: Final = 120
 
 _ADVICE: Final = {
@@ -40,8 +40,8 @@ _ADVICE: Final = {
     "invalid_grant": "the code, token or assertion has expired, was used before, or is for another client",
     "unauthorized_client": "allow this client the grant at the authorization server",
     "unsupported_grant_type": "this authorization server can't be used in this way",
-    "invalid_scope": "ask for scopes that the authorization server knows",
-    "invalid_target": "register the resource with the authorization server, which does not know it",
+    "invalid_scope": "ask for scopes that the authorization server supports",
+    "invalid_target": "register the resource with the authorization server, where it is unknown",
     "invalid_dpop_proof": "check this machine's clock, or do without DPoP",
     "access_denied": "the person, or a rule of the authorization server, said no",
     "expired_token": "the code was not entered in time: start again",
@@ -55,10 +55,10 @@ class Tokens:
 
     Attributes:
         access_token: The access token.
-        token_type: Its scheme.
-        expires_at: Until when it holds, in seconds since the epoch; None if the response does not say.
-        refresh_token: The new refresh token; None if the response has none, and then an old one stays valid.
-        scopes: The granted scopes; None if the response does not say: then those that were requested.
+        token_type: The scheme of the access token.
+        expires_at: When the access token expires, in seconds since the epoch; None if the response does not say.
+        refresh_token: The new refresh token; None if the response has none: then an old one stays valid.
+        scopes: The granted scopes; None if the response does not say, which means the requested ones.
         id_token: The ID token of an OpenID provider.
     """
 
@@ -76,15 +76,15 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     Args:
         granted: The JSON object.
         asked_at: When the request was made: a token's life may have begun then.
-        proven: Whether a proof of DPoP went with the request.
+        proven: Whether the request had a DPoP proof.
 
     Raises:
-        ValueError: If it has no token that can be used; the message says why.
+        ValueError: If the object has no usable token; the message says why.
     """
     token = granted.get("access_token")
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         raise ValueError("its response has no usable access_token")
-    given = granted.get("token_type", "Bearer")  # required, yet some leave it out
+    given = granted.get("token_type", "Bearer")  # required, but some servers leave it out
     # RFC 6749, section 5.1: case makes no difference. A token that is bound to a key which we never showed is useless.
     kind = given.lower() if isinstance(given, str) else ""
     if kind not in ("bearer", "dpop") or (kind == "dpop" and not proven):
@@ -101,9 +101,10 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
 
 
 def id_token_holds(token: str | None, issuer: str, client_id: str, now: float) -> bool:
-    """Return whether an ID token is of an issuer, for a client, and will not expire at once (OpenID Connect, 3.1.3.7).
+    """Return whether an ID token is from an issuer, for a client, and not about to expire (OpenID Connect, 3.1.3.7).
 
-    Its signature is not checked: it came from the token endpoint itself, over TLS, and its readers check it.
+    The signature is not checked: the token came from the token endpoint itself, over TLS, and the servers that accept
+    it check the signature.
     """
     try:
         payload = (token or "").split(".")[1]
@@ -116,7 +117,7 @@ def id_token_holds(token: str | None, issuer: str, client_id: str, now: float) -
 
 
 def seconds(value: object) -> float | None:
-    """Return a lifetime in seconds, as a number or as a text that some servers send; None for anything else."""
+    """Return a lifetime in seconds, given as a number or, by some servers, as a string; None for anything else."""
     if isinstance(value, str) and len(value) <= 20:
         try:
             value = float(value)
@@ -135,7 +136,7 @@ def error_code(response: Fetched) -> str | None:
 
     A server that is overloaded or broken (429, 5xx) says nothing about the grant, whatever it writes.
     """
-    # Callers drop a login for `invalid_grant`: if an outage could cause that, it would send everyone to sign in again.
+    # Callers drop a login for `invalid_grant`: if an outage could cause that, everyone would have to sign in again.
     if response.status == 429 or response.status >= 500:
         return None
     code = (json_object(response) or {}).get("error")
@@ -155,17 +156,17 @@ def refusal(
 
     Args:
         step: The step that it was a response to.
-        issuer: Who sent it.
+        issuer: The authorization server that sent it.
         response: The response.
-        now: The time, to find a wrong clock.
-        secrets: Texts that must not be shown, though the server may repeat them.
-        advice: The advice, where more is known than the error code.
+        now: The current time, to detect a wrong clock.
+        secrets: Strings that must not be shown, though the server may repeat them.
+        advice: Advice that is more specific than that for the error code, or an empty string.
     """
     # Assertions and proofs differ in each request, so `secrets` has none of them: they are recognized by their
     # beginning.
     hidden = [_JWT, *(text for text in secrets if len(text) >= _SHORTEST)]
     code = error_code(response)
-    # The code is a text of the server, too, and may be the very secret that it refuses.
+    # The server chooses the code, too, and may repeat in it the very secret that it refuses.
     if code and any(secret in code for secret in hidden):
         code = None
     problem = f"the server responded with {response.status}"
@@ -189,7 +190,7 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 
 
 def _skew(headers: Headers, now: float) -> str:
-    """Return a remark on this machine's clock if it and the server's differ."""
+    """Return a remark if this machine's clock and the server's differ by minutes; otherwise an empty string."""
     # Proofs and assertions are often refused because of differing clocks, and no error code says so.
     ahead = clock_ahead(headers, now)
     if abs(ahead) <= _MAX_SKEW:

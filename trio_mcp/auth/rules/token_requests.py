@@ -41,7 +41,7 @@ ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-# These are values that a server may echo and that no error may show.
+# A server may echo the values of these parameters, and no error may show them.
 _SECRET: Final = frozenset({
     "assertion", "code", "code_verifier", "device_code", "refresh_token", "subject_token", "token",
 })  # fmt: skip
@@ -54,7 +54,7 @@ class TokenEndpoint:
     Attributes:
         issuer: The authorization server's issuer, as its own metadata has it.
         url: The URL of the endpoint.
-        client: The client, with the one method by which it proves who it is; None names no client.
+        client: The client, with the one method by which it proves who it is; None: requests name no client.
         key: The client's key, for ``private_key_jwt``.
         prover: Makes the proofs of DPoP; None without DPoP.
         require_dpop: Whether a token that is not bound to the key is refused.
@@ -76,9 +76,9 @@ def exchange_code(
     """Exchange the code of a redirection for tokens.
 
     Args:
-        at: Where, and who asks.
+        at: The token endpoint, and the client that asks there.
         code: The code.
-        verifier: The verifier of PKCE.
+        verifier: The PKCE code verifier.
         redirect: The redirect URI of the authorization request.
         resource: The resource that the tokens are for, byte for byte.
 
@@ -91,13 +91,13 @@ def exchange_code(
 
 
 def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = None) -> Flow[Tokens]:
-    """Refresh tokens. Only the codes ``invalid_grant`` and ``invalid_client`` end a login.
+    """Refresh tokens. Only the error codes ``invalid_grant`` and ``invalid_client`` end a login.
 
     Raises:
         AuthorizationError: If the server grants nothing; its step is ``"refresh"``.
     """
-    # The request names no scope: the granted scopes are granted again, and some servers refuse a difference of one
-    # letter.
+    # The request names no scope, and so asks for the granted ones: some servers refuse a list that differs from those
+    # by one letter.
     return _ask(at, "refresh", "refresh_token", {"refresh_token": refresh_token}, resource=resource)
 
 
@@ -124,14 +124,14 @@ def jwt_bearer(
 def token_exchange(
     at: TokenEndpoint, *, id_token: str, audience: str, scopes: Collection[str] = (), resource: str | None = None
 ) -> Flow[str]:
-    """Exchange an ID token at the identity provider for an ID-JAG: the assertion for an authorization server.
+    """Exchange an ID token at the identity provider for an ID-JAG, an assertion for an authorization server.
 
     Args:
-        at: The identity provider's token endpoint, and who asks there.
+        at: The identity provider's token endpoint, and the client that asks there.
         id_token: The ID token that the provider gave the client.
         audience: The issuer of the authorization server.
         scopes: The scopes of the token.
-        resource: The resource that it is for.
+        resource: The resource that the token is for.
 
     Raises:
         AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
@@ -146,7 +146,7 @@ def token_exchange(
     }, scopes, resource)  # fmt: skip
     answer = yield from granted(at, step, at.url, form)
     grant, kind = answer.get("access_token"), answer.get("issued_token_type")
-    # It may be an access token of the provider instead, which must not be shown to another server.
+    # The response may have an access token of the provider instead, which must not be shown to another server.
     if kind != ID_JAG or not isinstance(grant, str) or not grant:
         problem = f"the identity provider returned no ID-JAG, but {cleaned(kind)}"
         advice = "allow this client the exchange for this authorization server at the identity provider"
@@ -158,7 +158,7 @@ def revoke(at: TokenEndpoint, *, endpoint: str, token: str, hint: str = "refresh
     """Revoke a token (RFC 7009).
 
     Args:
-        at: Who asks.
+        at: The client that asks, and its token endpoint.
         endpoint: The revocation endpoint.
         token: The token.
         hint: ``"refresh_token"`` or ``"access_token"``.
@@ -186,9 +186,9 @@ def to_login(
     Args:
         at: The endpoint that granted them.
         tokens: The tokens.
-        resource: The resource that they are for.
+        resource: The resource that the tokens are for.
         asked: The scopes that were asked for.
-        revocation_endpoint: Where to revoke them.
+        revocation_endpoint: Where to revoke the tokens.
     """
     return Login(
         resource=resource,
@@ -204,7 +204,8 @@ def to_login(
         scopes=tokens.scopes or frozenset(asked) or None,
         asked=frozenset(asked),
         revocation_endpoint=revocation_endpoint,
-        # It is kept for a bearer token, too: the refresh token of a public client is bound to it (RFC 9449, section 5).
+        # The key is kept with a bearer token, too: the refresh token of a public client is bound to it (RFC 9449,
+        # section 5).
         dpop_key=at.prover.key if at.prover else None,
         id_token=tokens.id_token,
     )
@@ -224,12 +225,12 @@ def renewed(login: Login, tokens: Tokens) -> Login:
 
 
 def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flow[Fetched]:
-    """Post a form as the client, once more if the server asks for another nonce.
+    """Post a form as the client, and post it once more if the server asks for another nonce.
 
     Args:
-        at: Who asks.
+        at: The client that asks, and its token endpoint.
         step: The step of the flow.
-        url: Where to: the token endpoint or another of the same server.
+        url: The URL to post to: the token endpoint, or another endpoint of the same server.
         form: The parameters, without those of the client.
 
     Raises:
@@ -237,7 +238,7 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
     """
     # Two requests are the limit: a server could demand another nonce each time.
     for last in (False, True):
-        # They are made for each request: an assertion and a proof can be used once.
+        # The credentials are made for each request: an assertion or a proof can be used only once.
         fields, proof_of_client = _authenticate(at, step)
         fields |= {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         nonce = None
@@ -257,12 +258,12 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
 
 
 def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flow[dict[str, Any]]:
-    """Post a form, and return the JSON object of a grant.
+    """Post a form, and return the JSON object of a response that grants something.
 
     Args:
-        at: Who asks.
+        at: The client that asks, and its token endpoint.
         step: The step of the flow.
-        url: Where to.
+        url: The URL to post to.
         form: The parameters, without those of the client.
 
     Raises:
@@ -339,7 +340,7 @@ def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[st
 
 def basic_pair(id: str, secret: str) -> str:
     """Return the credentials of a client for the scheme Basic."""
-    # RFC 6749, section 2.3.1: both are form-encoded first, so that a colon in the id separates nothing.
+    # RFC 6749, section 2.3.1: both are form-encoded first, so that a colon in the id is not read as the separator.
     return base64.b64encode(f"{quote_plus(id)}:{quote_plus(secret)}".encode()).decode()
 
 

@@ -1,6 +1,6 @@
 """URLs that peers name: which of them are fetched or opened, and when two of them mean the same.
 
-URLs stay strings, byte for byte as they came; they are taken apart only to look at them.
+URLs stay strings, byte for byte as they came; they are taken apart only to be examined.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*
 _AUTHORITY = re.compile(r"(?:([A-Za-z0-9._\-]+)|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{1,5}))?")
 _DOTS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
-# A WebSocket counts as HTTP of the same server.
+# The URL of a WebSocket counts as the HTTP URL of the same server.
 _PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 _PLAIN: Final = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 
@@ -49,9 +49,9 @@ class Parts:
     Attributes:
         scheme: ``"https"`` or ``"http"``.
         host: The host in lower case, without brackets.
-        port: The port, given or not.
+        port: The port; the scheme's default if the URL names none.
         path: The path, as it is.
-        query: The query with its question mark, or an empty text.
+        query: The query with its question mark, or an empty string.
     """
 
     scheme: str
@@ -62,12 +62,12 @@ class Parts:
 
     @property
     def dotted(self) -> bool:
-        """Whether the path has segments that are resolved away (RFC 3986, section 5.2.4)."""
+        """Whether the path has dot segments, encoded or not (RFC 3986, section 5.2.4)."""
         return _DOTS.search(self.path) is not None
 
     @property
     def origin(self) -> str:
-        """The scheme, the host, and the port unless it is the scheme's own."""
+        """The scheme, the host, and the port unless it is the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
 
@@ -76,7 +76,7 @@ def take_apart(url: str) -> Parts:
     """Take apart a URL of HTTP or of a WebSocket.
 
     Raises:
-        ValueError: If it is anything else, or contains something that such a URL doesn't need; the text says what.
+        ValueError: If it is anything else, or contains something that such a URL doesn't need; the message says what.
     """
     if len(url) > MAX_URL:
         raise ValueError(f"is longer than {MAX_URL} characters")
@@ -89,7 +89,7 @@ def take_apart(url: str) -> Parts:
     # `https://id.example.com@evil.example/` looks like one host and leads to the other.
     if "@" in authority:
         raise ValueError("contains a user name or a password")
-    # Neither endpoints (RFC 6749, section 3.1) nor resources (RFC 8707, section 2) have one, not even an empty one.
+    # Neither endpoints (RFC 6749, section 3.1) nor resources (RFC 8707, section 2) may have one, not even an empty one.
     if fragment is not None:
         raise ValueError("contains a fragment")
     place = _AUTHORITY.fullmatch(authority)
@@ -100,7 +100,7 @@ def take_apart(url: str) -> Parts:
     if not 0 < number < 65536:
         raise ValueError("has no valid port")
     try:
-        # One spelling for each address, since origins are compared as texts.
+        # One spelling for each address, since origins are compared as strings.
         host = name.lower() if name else ipaddress.IPv6Address(literal).compressed
     except ValueError:
         raise ValueError("has no valid host") from None
@@ -108,7 +108,7 @@ def take_apart(url: str) -> Parts:
 
 
 def origin(url: str) -> str:
-    """Return the origin of a URL: scheme and host in lower case, and the port unless it is the scheme's own.
+    """Return the origin of a URL: scheme and host in lower case, and the port unless it is the scheme's default.
 
     Raises:
         ValueError: If it has none.
@@ -117,13 +117,13 @@ def origin(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return a URL for a message: its query may be secret, and so may text that a configuration filled in."""
+    """Return a URL as a message may show it: the query and values that a configuration filled in may be secret."""
     head, query, _ = as_written(url).partition("?")
     return head + ("?…" if query else "")
 
 
 def same_origin(url: str, server: str) -> bool:
-    """Return whether a URL has the origin of a server; a text that is not a URL, which a server may name, has none."""
+    """Return whether a URL has a server's origin; anything else that a peer names instead of a URL has no origin."""
     try:
         return url == server or origin(url) == origin(server)
     except ValueError:
@@ -131,7 +131,7 @@ def same_origin(url: str, server: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL's host is ``localhost`` or a loopback address, by its form alone."""
+    """Return whether a URL's host is ``localhost`` or a loopback address, without resolving it."""
     try:
         return _is_loopback(take_apart(url).host)
     except ValueError:
@@ -150,34 +150,34 @@ def covers(resource: str, server: str, *, parent: bool = True) -> bool:
     Args:
         resource: The identifier of the resource.
         server: The URL of the server.
-        parent: Whether a parent will do.
+        parent: Whether a parent is accepted, too.
     """
     try:
         whole, part = take_apart(resource), take_apart(server)
     except ValueError:
         return False
-    # Dots are resolved on the way, so a path with them may lead out of the segments that are compared here.
+    # Dot segments are resolved later, so a path with them may lead out of the segments that are compared here.
     if whole.origin != part.origin or whole.dotted or part.dotted:
         return False
     above, below = whole.path.removesuffix("/"), part.path.removesuffix("/")
     if above == below:
-        # Another query may be another tenant.
+        # Another query may mean another tenant.
         return whole.query in ("", part.query)
     # The slash is compared, too: `/mc` is not a parent of `/mcp`.
     return parent and not whole.query and below.startswith(above + "/")
 
 
 def same_issuer(advertised: str, published: str) -> bool:
-    """Return whether a metadata document may be the one of an issuer: they are equal, up to one slash at the end.
+    """Return whether an advertised issuer and the one in a metadata document are equal, apart from a slash at the end.
 
-    The URL of the metadata is the same for both (RFC 8414, section 3.1), and large providers differ by it. Everything
-    after that compares issuers exactly, and takes the document's.
+    Both have the same metadata URL (RFC 8414, section 3.1), and large providers advertise one and publish the other.
+    All later comparisons are exact, and use the document's issuer.
     """
     return advertised.removesuffix("/") == published.removesuffix("/")
 
 
 def _literal(host: str) -> Reach | None:
-    # This is None for a name, and for the spellings of an address that only resolvers know (`0x7f.1`).
+    # This is None for a name, and for the spellings of an address that only resolvers accept (`0x7f.1`).
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -192,7 +192,7 @@ def _hosts(names: Iterable[str]) -> frozenset[str]:
 
 
 def _host(name: str) -> str:
-    # The spelling is that of `take_apart`: a URL, a port, or an address in another spelling would never match.
+    # Names are stored as `take_apart` spells hosts: a URL, a port, or an address in another spelling would never match.
     try:
         return ipaddress.IPv6Address(name).compressed
     except ValueError:
@@ -205,9 +205,9 @@ def _host(name: str) -> str:
 class UrlPolicy:
     """Which URLs that a peer names are fetched or opened.
 
-    They are ``https``, have no user name and no fragment, and lead to addresses of the public internet, or to addresses
-    of the kind that the MCP server itself has. ``http`` is for loopback only, and only if the MCP server is on
-    loopback, too.
+    Such a URL must be ``https``, have no user name and no fragment, and lead to a public address, or to one that is no
+    more local than the MCP server's own (private, loopback). ``http`` is allowed only for loopback, and only if the MCP
+    server is on loopback, too.
 
     Args:
         hosts: Names of hosts that are trusted beyond that: they may have a private address and use ``http``.
@@ -234,7 +234,7 @@ class UrlPolicy:
             parts = take_apart(url)
         except ValueError as exc:
             raise AuthorizationError(step, f"the URL {shown(url)} {exc}") from None
-        # `take_apart` allows WebSockets for the MCP server's own URL, but what a peer names is never one.
+        # `take_apart` allows WebSockets for the MCP server's own URL, but a peer must not name one.
         if not url.lower().startswith("http"):
             raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
         # This comes before the trusted hosts: no one has a reason to trust a cloud's metadata service.
@@ -243,7 +243,8 @@ class UrlPolicy:
         if parts.host in self.hosts:
             return
         near = _is_loopback(parts.host)
-        # A server elsewhere could reach what only listens here. Names that resolve to loopback are found when they do.
+        # A server elsewhere must not reach services that listen only on this machine. Names that resolve to loopback
+        # are refused later, by `check_address`.
         if near and not is_loopback(server):
             problem = f"the URL {shown(url)} leads to this machine, but the MCP server is elsewhere"
         elif parts.scheme == "http" and not near:
@@ -258,7 +259,7 @@ class UrlPolicy:
         Args:
             url: The URL.
             address: The address, without brackets.
-            near: The addresses of the MCP server's host; all of them count, or a server could add a private one.
+            near: The addresses of the MCP server's host. The most public one decides: a server could add a private one.
             step: The purpose of the URL.
 
         Raises:

@@ -12,7 +12,7 @@ from trio_mcp.http.rules.statuses import Refusal, refuse
 
 __all__ = ["Refusals"]
 
-# All refused tokens get one text: details would help those who forge tokens. The log has them.
+# All refused tokens get the same text: details would help those who forge tokens. The log has them.
 _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
 
 
@@ -21,9 +21,9 @@ class Refusals:
     """The refusals of one server.
 
     Attributes:
-        metadata: The URL of its metadata.
+        metadata: The URL of the server's metadata.
         scopes: The scopes that every request needs.
-        bearer: Whether tokens are accepted that are bound to no key.
+        bearer: Whether tokens that are bound to no key are accepted.
         proofs: The algorithms accepted for proofs, joined by spaces; empty without DPoP.
     """
 
@@ -68,20 +68,20 @@ class Refusals:
         )
 
     def proof(self, problem: str) -> Refusal:
-        """Return the refusal of a proof; the client made it itself, so it may know what is wrong."""
+        """Return the refusal of a proof; the client made the proof, so it may be told what is wrong."""
         # The challenge is for DPoP alone: the error codes of RFC 9449 mean nothing in one for Bearer.
         headers = self._challenges("invalid_dpop_proof", f"the DPoP proof is refused: {problem}", self.scopes, "DPoP")
         return refuse(401, f"the DPoP proof is refused: {problem}", headers=headers)
 
     def nonce(self, nonce: str) -> Refusal:
-        """Return the refusal of a proof without a nonce of this server (RFC 9449, section 9)."""
+        """Return the refusal of a proof without a current nonce of this server (RFC 9449, section 9)."""
         text = "the DPoP proof must have the nonce of the field DPoP-Nonce"
         headers = self._challenges("use_dpop_nonce", text, self.scopes, "DPoP")
         # A cache that stored this would hand out an expired nonce (RFC 9449, section 8.2).
         return refuse(401, text, headers=(*headers, ("DPoP-Nonce", nonce), ("Cache-Control", "no-store")))
 
     def scope(self, needed: frozenset[str]) -> Refusal:
-        """Return the refusal of a request that needs more scopes; the challenge names all that it needs, at once."""
+        """Return the refusal of a request that needs more scopes; the challenge names all scopes that it needs."""
         names = " ".join(sorted(needed))
         text = f"this needs the scopes: {names}" if len(needed) > 1 else f"this needs the scope {names}"
         return refuse(403, text, headers=self._challenges("insufficient_scope", text, needed))

@@ -22,10 +22,10 @@ MAX_AUDIENCES = 50
 
 
 class InvalidToken(TrioMcpError):
-    """A token is refused. A function that checks tokens raises it; the reason goes to the log, not to the client.
+    """A token is refused. A function that checks tokens raises this; the reason goes to the log, not to the client.
 
     Attributes:
-        reason: Why, without anything of the token.
+        reason: Why the token is refused, without quoting it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -56,16 +56,16 @@ class Claims:
         issuer: Who issued it.
         subject: The person or the program that it was issued for.
         audience: The servers it is for; one of them must be this one.
-        expires_at: Until when it holds, in seconds since the epoch.
+        expires_at: When it expires, in seconds since the epoch.
         client_id: The client it was issued to.
         scopes: The granted scopes; a string is split at its spaces.
         key: The thumbprint of the key it is bound to (``cnf.jkt``, RFC 9449); None if it is not bound.
-        not_before: From when it holds.
+        not_before: From when it is valid.
         issued_at: When it was issued.
-        values: Everything that the issuer says, for `Principal.claims`.
+        values: All claims of the issuer, for `Principal.claims`.
 
     Raises:
-        TypeError: If a value is of another type.
+        TypeError: If a value is of the wrong type.
         ValueError: If a name is empty.
     """
 
@@ -101,7 +101,7 @@ class Demands:
     Attributes:
         issuers: The issuers whose tokens are accepted, as they are configured.
         audiences: The values of ``aud`` that mean this server.
-        fetch: Returns what makes the exchanges of one task with an issuer.
+        fetch: Returns a function that makes the exchanges of one task with an issuer.
         clock: Tells the time, in seconds since the epoch.
     """
 
@@ -114,13 +114,13 @@ class Demands:
         """Check the claims that every token must have.
 
         Raises:
-            InvalidToken: If it does not.
+            InvalidToken: If one of them is wrong.
         """
-        # A slash at the end may differ, as the issuer's own spelling is unknown before its metadata was fetched; then
-        # the verifier compares exactly.
+        # A slash at the end may differ, as the issuer's own spelling is unknown until its metadata has been fetched.
+        # The verifier compares exactly after that.
         if not any(slashless(claims.issuer) == slashless(issuer) for issuer in self.issuers):
             raise InvalidToken("it is from another issuer")
-        # They are first compared as they are: an audience need not be a URL, and in other names every letter counts.
+        # Audiences are first compared as they are: they need not be URLs, and other names are case-sensitive.
         if self.audiences.isdisjoint(claims.audience) and not self._is_meant(claims.audience):
             raise InvalidToken("it is for another server: its audience does not name this one")
         now = self.clock()
@@ -133,20 +133,20 @@ class Demands:
 
     def _is_meant(self, audience: tuple[str, ...]) -> bool:
         # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).
-        # Only the first are looked at: no signature has been checked yet, so anyone may have sent them.
+        # Only the first ones are looked at: no signature has been checked yet, so anyone may have sent them.
         return not self.audiences.isdisjoint(map(canonical, audience[:MAX_AUDIENCES]))
 
 
 def slashless(issuer: str) -> str:
     """Return an issuer without one slash at its end."""
-    # Both have the same metadata URL (RFC 8414, section 3.1). Once the metadata is known, its own string counts.
+    # With or without the slash, the metadata URL is the same (RFC 8414, section 3.1); exact comparisons come later.
     return issuer.removesuffix("/")
 
 
 def canonical(url: str) -> str:
-    """Return a URL with its scheme and host in lower case, and nothing for a path that is only a slash."""
+    """Return a URL with its scheme and host in lower case, and without a path that is only a slash."""
     scheme, separator, rest = url.partition("://")
-    if not separator:  # a name of another kind, whose letters all count
+    if not separator:  # not a URL, but a name that is case-sensitive
         return url
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{separator}{host.lower()}" + (slash + path if path else "")
@@ -170,10 +170,10 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
         # An introspection response may lack it (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
         _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
         _list(values, "aud") or _missing("aud"),
-        # A token without it would hold forever.
+        # A token without it would be valid forever.
         _number(values, "exp") or _missing("exp"),
         client_id,
-        # Large providers write it as `scp`, and some as a list.
+        # Large providers call it `scp`, and some send a list.
         frozenset(word for part in _list(values, "scope") + _list(values, "scp") for word in part.split()),
         _thumbprint(values),
         _number(values, "nbf"),
@@ -220,7 +220,7 @@ def _thumbprint(values: Mapping[str, Any]) -> str | None:
     bound = values.get("cnf")
     if bound is None:
         return None
-    # An unknown binding must not count as none (RFC 7800, section 3.1).
+    # A token with an unknown binding must not count as unbound (RFC 7800, section 3.1).
     key = bound.get("jkt") if isinstance(bound, dict) else None
     if not isinstance(key, str) or not key:
         raise InvalidToken("it is bound by something other than DPoP (its claim 'cnf' has no 'jkt')")

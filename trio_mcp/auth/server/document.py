@@ -18,7 +18,7 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 FIELDS: Final = (
     (b"content-type", b"application/json"),
-    # It is public, and pages in a browser look it up, too.
+    # The metadata is public, and pages in a browser look it up, too.
     (b"access-control-allow-origin", b"*"),
     (b"cache-control", b"public, max-age=300"),
 )
@@ -62,7 +62,7 @@ def metadata_url(resource: str) -> str:
 
 def written(document: Mapping[str, Any]) -> bytes:
     """Return the metadata as JSON, without the members that are empty."""
-    # RFC 9728, section 3.2, wants them left out. A flag that is false is left out with them, which means the same.
+    # RFC 9728, section 3.2, forbids empty lists. A flag that is false is left out, too, which means the same.
     return json.dumps({name: value for name, value in document.items() if value}).encode()
 
 
@@ -72,14 +72,14 @@ class MetadataApp:
     Mount it at the root of the origin, or at ``/.well-known``.
 
     Args:
-        document: Returns what is served at a path of the origin, or None.
+        document: Returns the metadata that is served at a path of the origin, or None.
     """
 
     def __init__(self, document: Callable[[str], bytes | None]) -> None:
         self._document = document
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Serve one connection, as ASGI has it."""
+        """Serve one connection, as an ASGI application."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
             return

@@ -28,7 +28,7 @@ __all__ = ["IntrospectionVerifier"]
 MAX_INTROSPECTIONS: Final = 64
 """How many tokens are asked about at once; chosen. Clients that send garbage must not flood the issuer."""
 MAX_REFUSED: Final = 1_000
-"""How many tokens are remembered that the issuer refused, or that it is being asked about; chosen."""
+"""How many tokens that the issuer refused, or is being asked about, are remembered; chosen."""
 REFUSED_FOR: Final = 10.0
 """How long a refused token is remembered, in seconds; chosen."""
 
@@ -102,7 +102,7 @@ class _Questions:
         self._question = question
         self._nursery = nursery
         self._limiter = trio.CapacityLimiter(MAX_INTROSPECTIONS)
-        # The keys are hashes of the tokens.
+        # The keys of this dict are hashes of the tokens.
         self._asked: OrderedDict[bytes, _Question] = OrderedDict()
 
     async def verify(self, token: str) -> Claims:
@@ -205,7 +205,7 @@ def _claims(body: bytes, issuer: str) -> Claims:
     if not values["active"]:
         raise InvalidToken("its issuer says that it is not active")
     claims = claims_of(values, issuer)
-    # The key can't be checked then, and as a bearer token it would be good for a thief as well.
+    # The key of such a token can't be checked, and as a bearer token it would work for a thief as well.
     if claims.key is None and str(values.get("token_type")).lower() == "dpop":
         raise InvalidToken("it is bound to a key that its issuer does not name")
     if claims.issuer != issuer:

@@ -1,7 +1,7 @@
 """Signed tokens (JWS in compact form, RFC 7515): parsed once, strictly, with a check of their signatures.
 
-Only algorithms with a public key are known here, so neither "none" is accepted nor an HMAC, whose secret could be a
-public key. The cryptography is joserfc's.
+Only algorithms with public keys are supported: "none" is refused, and so is HMAC, for which an attacker could use a
+public key as the secret. The cryptography is joserfc's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "Jws", "import_key", "is_signed_by", "read_jws", "suits"]
 
-# RFC 7518, section 3.1, RFC 8037 and RFC 9864 say which key an algorithm needs. Tokens in the field still say EdDSA, at
+# RFC 7518, section 3.1, RFC 8037 and RFC 9864 say which key an algorithm needs. Existing tokens still say EdDSA, about
 # which joserfc warns; the algorithm is the same as Ed25519.
 ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
     **{f"{kind}{bits}": ("RSA", None, f"{kind}{bits}") for kind in ("RS", "PS") for bits in (256, 384, 512)},
@@ -31,12 +31,12 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 }
 """By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
 
-# It has no padding, blanks or line breaks (RFC 7515, section 2). An empty third part would mean no signature.
+# There is no padding, blank or line break (RFC 7515, section 2). An empty third part would mean no signature.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
 """The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
-# Nearly all keys have 65537, which has 17 bits. A check takes longer with each bit, which the maker of the key chooses.
+# Nearly all keys have 65537, of 17 bits. The maker of the key chooses the exponent, and each bit makes checks slower.
 _RSA_EXPONENT_BITS: Final = 32
 
 
@@ -66,7 +66,7 @@ def read_jws(token: str) -> Jws:
     """
     if not _COMPACT.fullmatch(token):
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
-    # The signature covers these letters as they came, not the JSON that they stand for.
+    # The signature covers these characters as they came, not the JSON that they encode.
     signed, _, signature = token.rpartition(".")
     first, _, payload = signed.partition(".")
     header = _object(first)
@@ -80,7 +80,7 @@ def read_jws(token: str) -> Jws:
 
 def _decoded(part: str) -> bytes:
     try:
-        # `b64decode` would drop characters that don't belong; the pattern has refused them.
+        # This skips characters that don't belong. A pattern has refused those in tokens; joserfc reads keys again.
         return binascii.a2b_base64(part.encode("ascii").translate(_STANDARD) + b"=" * (-len(part) % 4))
     except ValueError:
         raise InvalidToken("a part of it is not Base64url") from None
@@ -98,9 +98,9 @@ def _object(part: str) -> dict[str, Any]:
 
 
 def suits(key: Key, algorithm: str) -> bool:
-    """Return whether a key can have made a signature by an algorithm of `ALGORITHMS`."""
+    """Return whether a key can have made a signature with an algorithm of `ALGORITHMS`."""
     kind, curve, _ = ALGORITHMS[algorithm]
-    # Where a key says which algorithm it is for, the header of a token has no say (RFC 7517, section 4.4).
+    # If a key names its algorithm, the header of a token can't choose another one (RFC 7517, section 4.4).
     meant = key.alg
     return (
         key.key_type == kind
@@ -145,7 +145,7 @@ def import_key(jwk: Any) -> Key:
 
 
 def _check_rsa(jwk: dict[str, Any]) -> None:
-    # This comes before joserfc, which would warn of a weak key: a peer could cause that warning.
+    # This comes before joserfc, which would warn about a weak key: a peer must not cause warnings.
     try:
         modulus, exponent = (int.from_bytes(_decoded(jwk[name])).bit_length() for name in ("n", "e"))
     except (KeyError, AttributeError, ValueError, InvalidToken):

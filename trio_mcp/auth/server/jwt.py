@@ -19,8 +19,8 @@ from trio_mcp.auth.server.keys import IssuerKeys, KeySet
 
 __all__ = ["JwtVerifier"]
 
-# RFC 9068, section 2.1, and the types that issuers sent before it. A token of another type was signed by the same keys,
-# but for another purpose: a proof, an assertion for a token endpoint, a logout.
+# RFC 9068, section 2.1, and the types that issuers sent before it. A token of another type may have the same signer,
+# but another purpose: a proof, an assertion for a token endpoint, a logout.
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt"})
 _ACCESS_TOKEN: Final = frozenset({"at+jwt", "application/at+jwt"})
 # OpenID Connect Core, sections 2 and 3.3.2.11; Back-Channel Logout, section 2.4.
@@ -32,16 +32,16 @@ _OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use
 class JwtVerifier:
     """Checks access tokens that are JWTs (RFC 9068).
 
-    The keys are those of the token's issuer, fetched by way of its metadata. Needs the extra ``auth``.
+    The keys are those of the token's issuer, found through its metadata. Needs the extra ``auth``.
 
     Args:
-        algorithms: The signature algorithms accepted. All of them have a public key.
+        algorithms: The signature algorithms accepted. All of them use public keys.
         keys: The keys of the issuer, if its metadata does not name them: a JWKS, or the URL of one.
 
     Raises:
         ImportError: Without the extra ``auth``.
-        TypeError: If an argument is of another type.
-        ValueError: If an algorithm is not known, or the keys can't be used.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an algorithm is not supported, or the keys can't be used.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class JwtVerifier:
             setting: The settings of the resource server.
 
         Raises:
-            ValueError: If keys are given for more than one issuer: any of them could speak for the others.
+            ValueError: If keys are given for more than one issuer: each could sign tokens in the name of the others.
         """
         if len(setting.issuers) > 1 and (self._keys or self._url):
             raise ValueError("JwtVerifier(keys=…) is for one issuer; leave it out if the server has several")
@@ -109,7 +109,7 @@ class _Check:
             # This may wait for the issuer, so everything that needs no keys was checked before.
             fits = partial(is_signed_by, jws, algorithm=algorithm)
             keys = await issuer.find(kid, algorithm, claims.issued_at, fits)
-        # This comes after the keys: with them the metadata was read, and so the issuer's own spelling.
+        # This comes after the search for keys, which has read the metadata, and with it the issuer's own spelling.
         if claims.issuer != issuer.issuer:
             raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")
         # Keys of one set may share a name (RFC 7517, section 4.5).
@@ -124,7 +124,7 @@ class _Check:
             raise InvalidToken("its algorithm is not accepted")
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
             raise InvalidToken("it is not an access token: its 'typ' is neither at+jwt nor JWT")
-        # `at+jwt` can be nothing but an access token. A plain JWT may be an ID token, signed with the same keys.
+        # `at+jwt` is always an access token. A plain JWT may be an ID token, signed with the same keys.
         if kind.lower() not in _ACCESS_TOKEN:
             for name in _NOT_IN_ACCESS_TOKENS:
                 if name in jws.claims:

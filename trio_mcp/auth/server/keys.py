@@ -31,13 +31,13 @@ STALE: Final = 3600.0
 RETRY: Final = 10.0
 """The least time between two fetches, in seconds, whatever tokens arrive: anyone can make up the name of a key."""
 BEHIND: Final = 300.0
-"""By how much keys that were fetched may be out of date: issuers have caches, and clocks that differ."""
+"""By how many seconds fetched keys may be out of date: issuers have caches, and clocks that differ."""
 MAX_KEYS: Final = 100
 MAX_JWKS: Final = 256 * 1024
 
 
 class Unavailable(Exception):
-    """It can't be found out now whether a token is valid; the text says why."""
+    """A token can't be checked now; the text says why."""
 
 
 class NotYet(Unavailable):
@@ -65,37 +65,37 @@ class KeySet:
             try:
                 self._keys.append(import_key(jwk))
             except ValueError as exc:
-                # One key that is unknown here must not take the others with it (RFC 7517, section 5).
+                # One unsupported key must not make the others unusable (RFC 7517, section 5).
                 logger.debug("a key of a JWKS is left out: %s", exc)
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def knows(self, kid: object) -> bool:
-        """Return whether there is a key of this name."""
+        """Return whether there is a key with this name."""
         return any(key.kid == kid for key in self._keys)
 
     def find(self, kid: object, algorithm: str) -> Sequence[Key]:
-        """Return the keys that can have made a signature: those of this name, or the only one of its kind.
+        """Return the keys that can have made a signature: those with this name, or else the only one that suits.
 
         Args:
             kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
         """
         found = [key for key in self._keys if (kid is None or key.kid == kid) and suits(key, algorithm)]
-        # Without a name each key would have to be tried, at the sender's choice.
+        # A token without a name for its key must not make us try several keys.
         return found if kid is not None or len(found) == 1 else ()
 
 
 class IssuerKeys:
     """The keys of one issuer, fetched when they are needed.
 
-    A separate task runs each fetch, once for all tasks that wait for it, and each of them can leave.
+    Each fetch runs in its own task, on behalf of all tasks that wait for it, and any of them can leave.
 
     Args:
         issuer: The issuer, as it is configured.
-        url: Where its JWKS is; None if its metadata says so.
-        fetch: Returns what makes the exchanges of one fetch.
+        url: The URL of its JWKS; None if its metadata names that.
+        fetch: Returns a function that makes the exchanges of one fetch.
         clock: Tells the time.
         nursery: Where fetches run.
 
@@ -134,7 +134,7 @@ class IssuerKeys:
             kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
             issued_at: When the token says that it was issued.
-            fits: Whether a key has made it. Only called where the token does not name its key.
+            fits: Returns whether a key has made the signature; called only if the token does not name its key.
 
         Raises:
             InvalidToken: If the issuer has no such key.
@@ -145,7 +145,7 @@ class IssuerKeys:
         age = self._clock() - self._fetched_at
         if age > STALE:
             await self._renew()
-        # No task waits: the present keys will do until the new ones have come.
+        # No task waits for this fetch: the present keys are good enough until the new ones have come.
         elif age > FRESH:
             self._start()
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
@@ -179,7 +179,7 @@ class IssuerKeys:
 
         Args:
             seen: How many fetches had begun when its token came.
-            issued_at: When that says that it was issued: if it lies, it only gets the other refusal.
+            issued_at: When the token says that it was issued; a token that lies only gets the other refusal.
         """
         return self._succeeded > seen or (issued_at is not None and issued_at + BEHIND < self._fetched_at)
 
@@ -244,7 +244,7 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerM
     """Find the metadata of an issuer.
 
     Raises:
-        AuthorizationError: If it is not found, or belongs to another issuer.
+        AuthorizationError: If no metadata is found, or it belongs to another issuer.
     """
     # The issuer was configured here, so it takes the place of the server that the program trusts.
     return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

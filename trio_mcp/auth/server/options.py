@@ -43,10 +43,10 @@ class ResourceOptions(TypedDict, total=False):
     """Further arguments of a `ResourceServer`.
 
     Attributes:
-        nonces: Whether proofs must have a nonce of this server. Bytes are the secret of the nonces, at least 32 and
-            random, which several processes that serve the same resource share.
+        nonces: Whether proofs must have a nonce of this server. Bytes are the secret that the nonces are made with: at
+            least 32 random bytes, which all processes that serve the same resource must share.
         includes: Returns whether one scope includes another; it is given a granted scope and a needed one.
-        audiences: More names by which issuers know this server, where they can't put its URL into a token.
+        audiences: More names of this server, for issuers that can't put its URL into a token.
         remember: For how many seconds a token that was accepted is not checked again.
         name: The server's name, for people.
         documentation: The URL of a page for developers.

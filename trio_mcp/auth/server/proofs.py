@@ -1,4 +1,4 @@
-"""DPoP at a resource server (RFC 9449): it checks proofs, remembers them so that none works twice, and gives nonces."""
+"""DPoP at a resource server (RFC 9449): checking proofs, remembering them so that none works twice, giving nonces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NonceNeeded(Exception):
 
 @attrs.frozen
 class _Prover:
-    """The header of a proof that was good: as long as a client keeps its key, all its proofs have the same one."""
+    """The header of a proof that was good: as long as a client keeps its key, all its proofs have the same header."""
 
     key: Key
     algorithm: str
@@ -58,9 +58,9 @@ class _Prover:
 class Proofs:
     """The proofs that one resource server has seen.
 
-    A proof can be accepted for `PROOF_WINDOW` before and after its time, and is remembered that long. When there is no
-    more room, all of them are forgotten, and from then on a proof needs a nonce that was given later: so none that was
-    forgotten can come back.
+    A proof can be accepted for `PROOF_WINDOW` before and after its time, and is remembered for that long. When there is
+    no more room, all proofs are forgotten. After that, a proof needs a nonce that was given later, so that no forgotten
+    proof can be used again.
 
     Args:
         resource: The server's URL, with which the ``htu`` of proofs is compared.
@@ -75,12 +75,12 @@ class Proofs:
         self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
         self._clock = clock
         self._provers: OrderedDict[str, _Prover] = OrderedDict()
-        # These sets contain digests. Twice in the life of a proof, the older one is dropped.
+        # These sets contain digests. The older set is dropped when the newer one has grown for the life of a proof.
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._turned_at = clock()
-        # These are in milliseconds, as in nonces: the time of the last one given, and the time up to which none of them
-        # counts.
+        # These are in milliseconds, as in nonces: the time of the last nonce given, and the time when proofs were last
+        # forgotten, up to which nonces are refused.
         self._given_at = self._forgot_at = 0
 
     def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
@@ -98,7 +98,7 @@ class Proofs:
 
         Raises:
             InvalidProof: If it is refused.
-            NonceNeeded: If it needs a nonce, or another one.
+            NonceNeeded: If it needs a nonce, and has no current one.
         """
         if len(proof) > MAX_PROOF:
             raise InvalidProof(f"it is longer than {MAX_PROOF} characters")
@@ -112,7 +112,7 @@ class Proofs:
         except InvalidToken as exc:
             raise InvalidProof(exc.reason) from None
         claims = jws.claims
-        # The cheapest checks come first; the order of the list does not matter.
+        # The cheapest checks come first; the order of the list in the RFC does not matter.
         if prover.thumbprint != key:
             raise InvalidProof("its key is not the one that the token is bound to")
         if _text(claims, "htm") != method:
@@ -130,21 +130,21 @@ class Proofs:
             self._provers[head] = prover
         # A proof that is refused for its nonce is not remembered.
         renewed = self._check_nonce(claims.get("nonce"))
-        # The text of the proof would not do: the last letter in Base64 has bits that don't count, and an ECDSA
-        # signature can be turned into another valid one. The key is included, since clients that know nothing of each
-        # other may choose the same `jti`.
+        # Remembering the text of the proof would not be enough: the last letter in Base64 has unused bits, and an ECDSA
+        # signature can be turned into another valid one. The key is included, since independent clients may choose the
+        # same `jti`.
         self._remember(f"{key}.{_text(claims, 'jti')}")
         return renewed
 
     def nonce(self) -> str:
-        """Return a new nonce: the time, signed, so that nothing has to be remembered of it."""
+        """Return a new nonce: the time, signed, so that nonces need not be remembered."""
         # A new nonce is later than everything that was forgotten, even in the same millisecond.
         self._given_at = max(int(self._clock() * 1000), self._forgot_at + 1)
         stamp = struct.pack(">Q", self._given_at)
         return base64.urlsafe_b64encode(stamp + self._tag(stamp)).decode()
 
     def _tag(self, stamp: bytes) -> bytes:
-        # 128 bits can't be guessed. With the time it is 24 bytes, which Base64 writes without padding.
+        # 128 bits can't be guessed. With the time, a nonce has 24 bytes, which Base64 writes without padding.
         return hmac.digest(self._secret, stamp, "sha256")[:16]
 
     def _check_target(self, htu: str, path: str) -> None:
@@ -165,7 +165,7 @@ class Proofs:
 
     def _check_nonce(self, nonce: object) -> str | None:
         now = self._clock()
-        # By then everything that was forgotten has expired: a proof from a clock that is ahead is good for twice the
+        # After this time, all forgotten proofs have expired: a proof from a clock that is ahead is valid for twice the
         # window.
         if not self._always and now > self._forgot_at / 1000 + 2 * PROOF_WINDOW:
             return None
@@ -182,7 +182,7 @@ class Proofs:
         return self.nonce() if age > NONCE_LIFE / 2 else None
 
     def _remember(self, name: str) -> None:
-        # All digests have the same length: the client chooses how long a `jti` is.
+        # A digest is remembered, since the client chooses how long a `jti` is.
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
         now = self._clock()
         if now - self._turned_at > 2 * PROOF_WINDOW:
@@ -229,7 +229,7 @@ _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 def plain_url(url: str) -> str:
     """Return a URL without query and fragment, normalized (RFC 9449, section 4.3; RFC 3986, sections 6.2.2 and 6.2.3).
 
-    A handshake may call its URL ``ws`` or ``http``, and a slash at the end makes no difference to this server either.
+    A WebSocket may have a URL with ``ws`` or with ``http``. A slash at the end makes no difference either.
 
     Raises:
         ValueError: If it is not a URL.

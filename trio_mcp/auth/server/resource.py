@@ -56,15 +56,15 @@ class Verifier(Protocol):
 class ResourceServer:
     """Protects a server: only requests with an access token that was issued for it get in.
 
-    Pass it as ``auth=`` to what serves over HTTP. The audience of each token is checked, always.
+    Pass it as ``auth=`` where the server is served over HTTP. The audience of each token is always checked.
 
     Args:
-        resource: The URL by which clients know the server. It is what tokens must be for, whatever the request says in
-            ``Host`` or ``Forwarded``.
+        resource: The server's URL for its clients. Tokens must be for this URL, whatever the request has in ``Host`` or
+            ``Forwarded``.
         issuers: The authorization servers whose tokens are accepted, by their issuers.
         scopes: The scopes that every request needs. Tools, resources and prompts may need more (``scopes=``).
-        verifier: Checks tokens; it may be an async function that is given a token and returns its `Claims`, or raises
-            `InvalidToken`.
+        verifier: Checks tokens; a `JwtVerifier` by default. It may also be an async function that is given a token and
+            returns its `Claims`, or raises `InvalidToken`.
         dpop: Whether tokens may be bound to a key of the client, so that a stolen one is worth nothing (RFC 9449):
             "off", "accept" or "require". Needs the extra ``auth``, unless it is "off".
         options: Further arguments; see `ResourceOptions`.
@@ -77,7 +77,7 @@ class ResourceServer:
 
     Raises:
         ImportError: If the extra ``auth`` is needed, and is not installed.
-        TypeError: If an argument is of another type.
+        TypeError: If an argument is of the wrong type.
         ValueError: If an argument has a value that can't be used.
     """
 
@@ -105,7 +105,7 @@ class ResourceServer:
         self._verifier: Verifier = _verifier(verifier)
         self._setting = Demands(
             _issuers(issuers),
-            # Each name counts as it is, since an audience need not be a URL, and in its canonical form if it is one.
+            # A name is accepted as it is, since an audience need not be a URL, and in its canonical form if it is one.
             frozenset(map(canonical, (resource, *audiences))) | {resource, *audiences},
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
             clock=self.clock,
@@ -128,12 +128,12 @@ class ResourceServer:
                 "resource_documentation": given["documentation"],
             }
         )
-        # The document is at the root, too: not every client knows that the path of the server goes to the end.
+        # The document is at the root, too: not every client appends the path of the server.
         below = self.metadata.partition(WELL_KNOWN)[2]
         self._documents = MappingProxyType({WELL_KNOWN: document, WELL_KNOWN + below: document})
 
     def document(self, path: str) -> bytes | None:
-        """Return the metadata that is served at a path of the origin, as JSON; None if nothing is.
+        """Return the metadata that is served at a path of the origin, as JSON; None if nothing is served there.
 
         Args:
             path: The path from the root of the origin.
@@ -143,7 +143,8 @@ class ResourceServer:
     def metadata_app(self) -> MetadataApp:
         """Return an ASGI application that serves the metadata.
 
-        A server that is mounted below a path can't serve it: it belongs to the root of the origin. Mount this there.
+        A server that is mounted below a path can't serve the metadata, which belongs at the root of the origin. Mount
+        this application there.
         """
         return MetadataApp(self.document)
 
@@ -151,8 +152,8 @@ class ResourceServer:
         """Return the refusal, with a challenge, of a request that needs scopes; None if they are granted.
 
         Args:
-            principal: Who makes it.
-            needed: The scopes that it needs, besides those that every request needs.
+            principal: Who makes the request.
+            needed: The scopes that the request needs, in addition to those that every request needs.
         """
         wanted = self.scopes.union(needed) if needed else self.scopes
         if wanted <= principal.scopes:
@@ -166,7 +167,7 @@ class ResourceServer:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Guard]:
-        """Return a block in which requests can be judged, by what it yields."""
+        """Return a block in which the guard that it yields can judge requests."""
         async with self._verifier.opened(self._setting) as verify:
             yield _Guard(verify, self._setting, self._answers, self._proofs, self._bearer, self._remember)
 
@@ -194,12 +195,12 @@ class _Guard:
     _proofs: Proofs | None
     _bearer: bool
     _remember: float
-    # The keys are hashes, so that even a dump of the memory has no token.
+    # The keys of this dict are hashes, so that even a dump of the memory has no token.
     _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
-        """Judge the token of a request by the head alone."""
+        """Judge the token of a request, by the head of the request alone."""
         field = request.headers.get("authorization") or ""
         scheme, _, token = field.partition(" ")
         scheme = scheme.lower()
@@ -227,7 +228,7 @@ class _Guard:
         if request.headers.count("authorization") > 1:
             return self._answers.malformed("there must be only one field Authorization")
         if scheme not in ("bearer", "dpop"):
-            # Another scheme brings no token, and gets the same response as none.
+            # A request with another scheme has no token, and gets the same response as one without credentials.
             return self._answers.nothing()
         if len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             return self._answers.malformed(f"the field Authorization must have one token, of {MAX_TOKEN} bytes at most")

@@ -59,13 +59,13 @@ class Refused(Exception):
         self.fields = dict(fields or {})
 
     def answer(self) -> ServerResponse:
-        """Return it as a response."""
+        """Return the refusal as a response."""
         return in_json({"error": self.error, "error_description": self.description}, self.status, self.fields)
 
 
 def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> ServerResponse:
     """Return a response; unless the fields say otherwise, it must not be stored."""
-    # RFC 6749, section 5.1, demands it where there are tokens.
+    # RFC 6749, section 5.1, requires this of responses with tokens.
     given = {"Cache-Control": "no-store", **(fields or {})}
     return ServerResponse(status, Headers(given.items()), body)
 
@@ -89,7 +89,7 @@ def redirection(url: str, parameters: Mapping[str, str | None]) -> ServerRespons
 
 
 class Parameters:
-    """The parameters of a request: each at most once, but for ``resource`` (RFC 6749, section 3.2).
+    """The parameters of a request: each at most once, except ``resource`` (RFC 6749, section 3.2).
 
     Raises:
         Refused: If one is repeated.
@@ -107,7 +107,7 @@ class Parameters:
             self._values[name] = value
 
     def get(self, name: str) -> str | None:
-        """Return a parameter; None if it is missing or empty, which is the same (RFC 6749, section 3.1)."""
+        """Return a parameter; None if it is missing or empty, which means the same (RFC 6749, section 3.1)."""
         return self._values.get(name) or None
 
     def __getitem__(self, name: str) -> str:
@@ -126,7 +126,7 @@ def read_object(body: bytes, error: str) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        Refused: If it is something else, with this error code.
+        Refused: If the body is anything else, with this error code.
     """
     try:
         value = json.loads(body)

@@ -28,7 +28,7 @@ async def respond(
     """Respond to a request of an ASGI server.
 
     Args:
-        issuer: Where the application is, whatever the request says.
+        issuer: The URL of the application, whatever host the request names.
         handle: Returns the response to a request.
         scope: The scope of the request.
         receive: Receives the next event.
@@ -86,7 +86,7 @@ async def _send(
 
 @contextlib.asynccontextmanager
 async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
-    """Return a block in which an application is served; it gives its origin."""
+    """Return a block in which an application is served; it yields the application's origin."""
     async with background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on

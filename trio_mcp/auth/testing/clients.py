@@ -32,7 +32,7 @@ GRANTS = (
     "urn:ietf:params:oauth:grant-type:token-exchange",
 )
 
-# These are the recommendations of the draft of client ID metadata documents.
+# These are the recommendations of the draft on client ID metadata documents.
 LONGEST_DOCUMENT = 5 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -47,7 +47,7 @@ def check_redirects(urls: object) -> tuple[str, ...]:
     """Check the redirect URIs of a client that registers.
 
     Raises:
-        Refused: If one is neither https, nor http on loopback, nor of a scheme of the client's own.
+        Refused: If one has http beyond loopback, no scheme, or a fragment; a scheme of the client's own is allowed.
     """
     if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
         raise Refused("invalid_redirect_uri", "redirect_uris is not a list of URLs")
@@ -59,7 +59,7 @@ def check_redirects(urls: object) -> tuple[str, ...]:
 
 
 def matches(given: str, registered: Iterable[str]) -> bool:
-    """Return whether a redirect URI was registered; on loopback any port is right (RFC 8252, section 7.3)."""
+    """Return whether a redirect URI was registered; on loopback any port is accepted (RFC 8252, section 7.3)."""
 
     def key(url: str) -> str:
         parts = urlsplit(url)
@@ -77,12 +77,12 @@ class Clients:
         self._assertions = Once(lambda: settings["clock"]())
 
     def add(self, client: KnownClient) -> KnownClient:
-        """Remember a client, in place of the one with the same id."""
+        """Remember a client, in place of any earlier one with the same id."""
         self._known[client.id] = client
         return client
 
     def forget(self, client: str) -> None:
-        """Forget a client, as servers do that clean up."""
+        """Forget a client, as a server may do when it cleans up."""
         self._known.pop(client, None)
 
     def find(self, client: str, error: str = "invalid_client") -> KnownClient:
@@ -125,10 +125,10 @@ class Clients:
         return in_json(said, 201)
 
     def authenticate(self, request: Fetch, parameters: Parameters, endpoint: str) -> KnownClient:
-        """Return the client that makes a request, once it has proved who it is, in the one way that it registered.
+        """Return the client that makes a request, after it has proved who it is by its registered method.
 
         Raises:
-            Refused: If it has not.
+            Refused: If it has not proved that.
         """
         authorization = Headers(request.fields.items()).get("Authorization")
         ways = {
@@ -147,7 +147,7 @@ class Clients:
         if method == "private_key_jwt":
             self._check_assertion(client, parameters, endpoint)
         late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings["clock"]()
-        # A public client has no secret and sends none, which is the same here.
+        # A public client has no secret and sends none, so both are empty.
         same = hmac.compare_digest((client.secret or "").encode(), secret.encode())
         if method != client.method or not same or late or parameters.get("client_id") not in (None, client.id):
             raise Refused("invalid_client", "that is not how this client proves who it is", 401, challenge)
@@ -158,7 +158,7 @@ class Clients:
             raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
         check_times(claims, self._settings["clock"](), "invalid_client")
-        # RFC 7523 names the token endpoint, its update the issuer, and there are clients of both kinds.
+        # RFC 7523 names the token endpoint as the audience, its update the issuer, and there are clients of both kinds.
         allowed = {self._settings["issuer"], endpoint}
         if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
             raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
@@ -194,10 +194,10 @@ def _subject(assertion: str) -> str:
 
 
 def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
-    """Read what a client says of itself.
+    """Return the client that its own metadata describes.
 
     Raises:
-        Refused: If it is wrong.
+        Refused: If the metadata is wrong.
     """
     # Missing fields have the defaults of RFC 7591, section 2.
     grants = _names(metadata.get("grant_types", ["authorization_code"]), GRANTS, "grant_types")

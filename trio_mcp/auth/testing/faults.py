@@ -1,7 +1,7 @@
 """Faults that make an authorization server hostile, or broken.
 
-A fault is a function: it gets a request and the server's own `handle`, and returns the response. So it decides whether
-the server acts at all, and what the client sees of it.
+A fault is a function: it gets a request and the server's own `handle`, and returns the response. So the fault decides
+whether the server acts on the request at all, and what response the client gets.
 
 Example:
     ::
@@ -29,12 +29,12 @@ Fault: TypeAlias = Callable[[Fetch, Handle], ServerResponse]
 
 
 def status(code: int, body: bytes = b"", **fields: str) -> Fault:
-    """Respond with a status, and do nothing. Underscores in the names of fields are hyphens."""
+    """Respond with a status, without acting on the request. Underscores in the names of fields become hyphens."""
     return lambda request, handle: answer(code, body, {name.replace("_", "-"): text for name, text in fields.items()})
 
 
 def raw(body: bytes, media_type: str = "application/json", code: int = 200) -> Fault:
-    """Respond with a body, and do nothing."""
+    """Respond with a body, without acting on the request."""
     return status(code, body, Content_Type=media_type)
 
 
@@ -49,7 +49,7 @@ def silent(request: Fetch, handle: Handle) -> ServerResponse:
 
 
 def lost(request: Fetch, handle: Handle) -> ServerResponse:
-    """Do nothing, and never respond."""
+    """Never respond, and do not act on the request."""
     return ServerResponse(200, Headers(), b"", "silent")
 
 
@@ -59,12 +59,12 @@ def endless(request: Fetch, handle: Handle) -> ServerResponse:
 
 
 def moved(url: str, code: int = 307) -> Fault:
-    """Redirect to another URL, and do nothing."""
+    """Redirect to another URL, without acting on the request."""
     return status(code, Location=url)
 
 
 def edited(**members: object) -> Fault:
-    """Act on the request, but put other members into the JSON of the response; None takes one out."""
+    """Act on the request, but put other members into the JSON of the response; None removes a member."""
 
     def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)
@@ -77,7 +77,7 @@ def edited(**members: object) -> Fault:
 
 
 def redirected(**parameters: str | None) -> Fault:
-    """Act on the request, but redirect with other parameters; None takes one out."""
+    """Act on the request, but redirect with other parameters; None removes a parameter."""
 
     def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)

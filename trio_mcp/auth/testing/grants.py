@@ -34,10 +34,10 @@ def read_scopes(
     Args:
         parameters: The request.
         settings: How the server behaves.
-        allowed: The scopes to choose from; None for all of the server's, of which those of OpenID must be named.
+        allowed: The scopes to choose from; None for all of the server's, of which those of OpenID have to be named.
 
     Raises:
-        Refused: If there is another among them.
+        Refused: If one of them is not allowed.
     """
     text = parameters.get("scope")
     known = frozenset(settings["scopes"]) if allowed is None else allowed
@@ -127,7 +127,7 @@ class Grants:
     def _code(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         code = self.codes.get(parameters["code"])
-        # This comes before the code counts as used: another client that has seen it can't revoke its tokens.
+        # This comes before the code counts as used, so that another client that has seen it can't cause a revocation.
         if code is None or code.family.client != client.id:
             raise Refused("invalid_grant", "the code is unknown here, or belongs to another client")
         if code.used:  # RFC 6749, section 4.1.2: it may be stolen
@@ -146,7 +146,7 @@ class Grants:
 
     def _consented(self, asked: TokenRequest, client: KnownClient, family: Family) -> dict[str, Any]:
         """Return the first tokens that come from a person's consent."""
-        # The refresh tokens of public clients alone are bound to their keys (RFC 9449, section 5).
+        # Only the refresh tokens of public clients are bound to keys (RFC 9449, section 5).
         family.jkt = asked.jkt if client.method == "none" else None
         resources = check_resources(asked.parameters, family.resources)
         # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
@@ -220,7 +220,7 @@ class Grants:
         if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
         resources = check_resources(asked.parameters)
-        # The token of a workload stands for itself. An ID-JAG names the client that may present it.
+        # The token of a workload needs no client. An ID-JAG names the client that may present it.
         if header.get("typ") != ID_JAG_TYPE:
             client_id, allowed = claims["sub"], None
         else:
@@ -243,7 +243,7 @@ class Grants:
                 header, claims = verified(assertion, keys, "invalid_grant")
             except Refused:
                 continue
-            # Each issuer is believed only with a signature of its own keys.
+            # An assertion of an issuer is accepted only with a signature by that issuer's keys.
             if claims.get("iss") == issuer:
                 check_times(claims, self._settings["clock"](), "invalid_grant")
                 return header, claims

@@ -1,4 +1,4 @@
-"""The server's own keys, the JWTs that it signs, and those that it is sent."""
+"""The server's own keys, the JWTs that it signs, and those that it receives."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PROOF_AGE = 300
 
 
 class Keys:
-    """The keys that a server signs with: ES256, the newest first. The first is made when it is needed."""
+    """The keys that a server signs with: ES256, the newest first. The first one is made when it is needed."""
 
     def __init__(self) -> None:
         self._keys: list[jwk.ECKey] = []
 
     def rotate(self) -> None:
-        """Sign with a new key from now on; what the old one has signed still holds.
+        """Sign with a new key from now on; signatures by the old keys stay valid.
 
         Raises:
             ImportError: If joserfc is not installed.
@@ -49,7 +49,7 @@ class Keys:
         del self._keys[1:]
 
     def sign(self, kind: str, claims: Mapping[str, Any]) -> str:
-        """Return a JWT of a type."""
+        """Return a JWT with these claims, signed with the newest key; ``kind`` is its ``typ``."""
         from joserfc import jwt
 
         key = self._made()[0]
@@ -66,10 +66,10 @@ class Keys:
 
 
 def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the header and the claims of a JWT whose signature is right.
+    """Return the header and the claims of a JWT, after a check of its signature.
 
     Raises:
-        Refused: If it is not, with this error code.
+        Refused: If the JWT is malformed, or its signature is wrong, with this error code.
     """
     from joserfc import jwk, jwt
     from joserfc.errors import JoseError
@@ -85,7 +85,7 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
 
 class Once:
-    """Values that may be used once within a time."""
+    """Values that may each be used once within some time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -107,7 +107,7 @@ def check_times(claims: Mapping[str, Any], now: float, error: str) -> None:
     """Check ``exp``, which must be there, and ``nbf``.
 
     Raises:
-        Refused: If the JWT has expired or does not hold yet, with this error code.
+        Refused: If the JWT has expired, is not valid yet, or has no expiry, with this error code.
     """
     until, since = claims.get("exp"), claims.get("nbf", 0)
     if not isinstance(until, int | float) or until <= now or not isinstance(since, int | float) or since > now + 30:
@@ -115,17 +115,17 @@ def check_times(claims: Mapping[str, Any], now: float, error: str) -> None:
 
 
 def audiences(claims: Mapping[str, Any]) -> Collection[object]:
-    """Return whom a JWT is for."""
+    """Return the audiences of a JWT."""
     given = claims.get("aud")
     return given if isinstance(given, list) else [given]
 
 
 class ReceivedProofs:
-    """The DPoP proofs that a server is sent (RFC 9449, section 4.3).
+    """The DPoP proofs that a server receives (RFC 9449, section 4.3).
 
     Args:
-        clock: The time, in seconds since the epoch.
-        nonces: Whether a proof must contain the server's nonce.
+        clock: Returns the time, in seconds since the epoch.
+        nonces: Returns whether a proof must contain the server's nonce.
     """
 
     def __init__(self, clock: Callable[[], float], nonces: Callable[[], bool]) -> None:
@@ -135,11 +135,11 @@ class ReceivedProofs:
         self.nonce = secrets.token_urlsafe(16)
 
     def rotate(self) -> None:
-        """Accept no more proofs with the last nonce."""
+        """Change the nonce, and accept no more proofs with the old one."""
         self.nonce = secrets.token_urlsafe(16)
 
     def thumbprint(self, request: Fetch, url: str, token: str | None = None) -> str | None:
-        """Return the thumbprint of the key that a request proves to have; None if it has no proof.
+        """Return the thumbprint of the key that signed a request's proof; None if the request has no proof.
 
         Args:
             request: The request.
@@ -157,7 +157,7 @@ class ReceivedProofs:
             return None
         try:
             raw = jws.extract_compact(proof.encode())
-            # The proof brings the key by which it is verified: that its sender has it is all that the signature shows.
+            # The proof brings the key that verifies it: its signature shows only that the sender has that key.
             key = jwk.import_key(raw.headers()["jwk"])
             found = jws.deserialize_compact(proof, cast(Any, key), ["ES256"])
             claims = json.loads(found.payload)
@@ -167,7 +167,7 @@ class ReceivedProofs:
         iat = claims.get("iat")
         wrong = {
             "typ": found.headers().get("typ") != "dpop+jwt",
-            # RFC 9449, section 4.3: the key must not be the private one.
+            # RFC 9449, section 4.3: the key must not be a private one.
             "jwk": bool(key.is_private),
             "htm": claims.get("htm") != request.method,
             "htu": claims.get("htu") != url,
@@ -179,7 +179,7 @@ class ReceivedProofs:
             raise Refused("invalid_dpop_proof", f"these are wrong in the DPoP proof: {names}")
         if self._nonces() and claims.get("nonce") != self.nonce:
             raise Refused("use_dpop_nonce", "send the nonce", fields={"DPoP-Nonce": self.nonce})
-        # Its time may lie ahead by PROOF_AGE, and after that it holds for as long once more.
+        # The time of a proof may be PROOF_AGE ahead, and the proof is valid for PROOF_AGE after its time.
         if not self._seen.use(claims.get("jti"), 2 * PROOF_AGE):
             raise Refused("invalid_dpop_proof", "the DPoP proof was used before, or has no jti")
         return key.thumbprint()

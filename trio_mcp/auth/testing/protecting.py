@@ -20,10 +20,10 @@ __all__ = ["protected"]
 
 @contextlib.asynccontextmanager
 async def protected(server: BaseServer, authority: AuthorizationServer, **settings: Any) -> AsyncIterator[str]:
-    """Return a block in which a server wants logins, and both it and what signs in are served; it gives the URL.
+    """Return a block in which both servers are served, and the MCP server requires logins; it yields that server's URL.
 
     Args:
-        server: The server.
+        server: The MCP server.
         authority: The authorization server.
         settings: Arguments of `ResourceServer`, such as ``scopes``.
     """

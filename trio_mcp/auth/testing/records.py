@@ -29,22 +29,22 @@ class AuthoritySettings(TypedDict, total=False):
 
     Attributes:
         issuer: The issuer, which may have a path; ``"https://id.example.com"`` by default.
-            `AuthorizationServer.served` changes it to what it serves at.
+            `AuthorizationServer.served` changes it to the URL that it serves at.
         user: The subject of the tokens.
         scopes: The scopes that may be requested. If ``offline_access`` is among them, only clients that request it get
             a refresh token; if ``openid`` is, only clients that request it get an ID token.
-        lifetime: How many seconds an access token holds.
+        lifetime: For how many seconds an access token is valid.
         grace: For how many seconds a refresh token may be used again after it was exchanged. A later use ends all
             tokens that came from the same consent.
         tokens: The form of access tokens.
         dpop: Whether the server binds tokens to keys (RFC 9449).
         dpop_nonces: Whether proofs must have a nonce of the server.
         registration: Whether clients may register (RFC 7591).
-        documents: Returns the metadata document that a client has at a URL. None: there are no such clients.
+        documents: Returns the metadata document that a client has at a URL. None: such clients are not accepted.
         trusted: The keys of other issuers, by issuer: a JWKS, or the `keys` of another server. The server accepts their
             ID-JAGs and the tokens of their workloads.
         clock: Returns the time, in seconds since the epoch.
-        client_secret_lifetime: For how many seconds the secret of a client that registers holds; None: forever.
+        client_secret_lifetime: For how many seconds a registered client's secret is valid; None: forever.
     """
 
     issuer: Annotated[str, Default("https://id.example.com")]
@@ -109,7 +109,7 @@ class RefreshToken:
 
 @attrs.define(eq=False)
 class AccessToken:
-    """An access token, and what it says."""
+    """An access token, and its claims."""
 
     family: Family
     claims: dict[str, Any]

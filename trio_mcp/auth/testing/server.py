@@ -116,7 +116,7 @@ class AuthorizationServer:
         Args:
             id: Its ``client_id``.
             secret: Its secret, if it has one.
-            redirects: Where it may be redirected to; on loopback, with any port.
+            redirects: Its redirect URIs; on loopback, any port is accepted.
             method: How it proves who it is; None: with its keys, by Basic with its secret, or not at all.
             grants: The grant types that it may use.
             jwks: Its public keys.
@@ -130,7 +130,7 @@ class AuthorizationServer:
         )
 
     def sign_in(self, url: str) -> dict[str, str]:
-        """Be the person: open an authorization URL, and return the parameters of the redirection.
+        """Act as the person: open an authorization URL, and return the parameters of the redirection.
 
         Raises:
             ValueError: If the server responds with a page instead, as it does to an unknown client.
@@ -138,7 +138,7 @@ class AuthorizationServer:
         return dict(parse_qsl(urlsplit(self._visited(url)).query))
 
     async def show(self, url: str) -> str:
-        """Be the person for ``OAuth(show=...)``: open an authorization URL, and return where it led to.
+        """Act as the person for ``OAuth(show=...)``: open an authorization URL, and return the URL that it leads to.
 
         Raises:
             ValueError: As for `sign_in`.
@@ -154,7 +154,7 @@ class AuthorizationServer:
         return location
 
     def approve(self, user_code: str, *, deny: bool = False) -> None:
-        """Be the person: enter a device's code.
+        """Act as the person: enter a device's code.
 
         Raises:
             ValueError: If no device waits with that code.
@@ -170,7 +170,7 @@ class AuthorizationServer:
         return self.issued.claims_of(token)
 
     def count(self, endpoint: str, **parameters: str) -> int:
-        """Return how many requests an endpoint got that had these parameters."""
+        """Return how many requests with these parameters an endpoint got."""
         return sum(each.endpoint == endpoint and parameters.items() <= each.parameters.items() for each in self.seen)
 
     # --- responding --------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class AuthorizationServer:
         if given.path in {*(each + root for each in WELL_KNOWN), root + WELL_KNOWN[1]}:
             return "metadata"
         name = given.path.removeprefix(root + "/")
-        # The path is compared again, as `removeprefix` returns one that is not below the root unchanged.
+        # The path is compared again, as `removeprefix` returns a path outside the root unchanged.
         return name if given.path == f"{root}/{name}" and name in self._endpoints else ""
 
     @property
@@ -271,7 +271,7 @@ class AuthorizationServer:
         redirect = parameters.get("redirect_uri") or (client.redirects[0] if len(client.redirects) == 1 else "")
         if not matches(redirect, client.redirects):
             raise Refused("invalid_request", "the redirect URI is not registered for this client")
-        # These go with errors, too (RFC 9207, section 2).
+        # These are sent with errors, too (RFC 9207, section 2).
         said = {"state": parameters.get("state"), "iss": self.issuer}
         try:
             return redirection(redirect, {"code": self._code_for(client, parameters), **said})
@@ -281,7 +281,7 @@ class AuthorizationServer:
     def _code_for(self, client: KnownClient, parameters: Parameters) -> str:
         if parameters["response_type"] != "code":
             raise Refused("unsupported_response_type", "response_type is not code")
-        # The 32 bytes of SHA-256 are 43 characters.
+        # The 32 bytes of SHA-256 are 43 characters in Base64url.
         if parameters["code_challenge_method"] != "S256" or len(parameters["code_challenge"]) != 43:
             raise Refused("invalid_request", "the code_challenge is not an S256 challenge")
         if "authorization_code" not in client.grants:
@@ -332,11 +332,11 @@ class AuthorizationServer:
 
     @contextlib.asynccontextmanager
     async def served(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Return a block in which the server is served on loopback; it gives the issuer, which it also sets.
+        """Return a block in which the server is served on loopback; it sets the issuer to the URL, and yields it.
 
         Args:
             host: The address to listen at.
-            port: The port; 0: one that is free.
+            port: The port; 0 means any free port.
         """
         async with served(self, host, port) as url:
             # The port is known only now; the path stays as it was.

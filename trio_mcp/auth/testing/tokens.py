@@ -50,14 +50,14 @@ class IssuedTokens:
             said["id_token"] = self._keys.sign(
                 "JWT",
                 {name: claims[name] for name in ("iss", "sub", "iat", "exp")}
-                # It is for the client, whatever resource the access token is for.
+                # An ID token is for the client, whatever resource the access token is for.
                 | {"aud": family.client}
                 | ({"nonce": family.nonce} if family.nonce else {}),
             )
         return said
 
     def exchange(self, token: str, client: KnownClient) -> Family | None:
-        """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
+        """Use up a refresh token; a use after the grace ends all tokens of its family, as the token may be stolen.
 
         Returns:
             Its family; None if the token is not valid any more.
@@ -68,7 +68,7 @@ class IssuedTokens:
         now = self._settings["clock"]()
         if found.replaced_at is None:
             found.replaced_at = now
-        # On a clock that stands still, as in tests, a grace of 0 must be none, too.
+        # A grace of 0 must allow no second use even with a clock that stands still, as in tests.
         elif now > found.replaced_at + self._settings["grace"] or not self._settings["grace"]:
             found.family.revoked = True
             return None
@@ -86,14 +86,14 @@ class IssuedTokens:
         return None if found is None else found.family
 
     def revoke(self, token: str) -> None:
-        """Revoke a token; with a refresh token, all that came from the same consent (RFC 7009, section 2.1)."""
+        """Revoke a token; a refresh token, with all tokens that came from the same consent (RFC 7009, section 2.1)."""
         if (access := self._access.get(token)) is not None:
             access.revoked = True
         elif (refresh := self._refresh.get(token)) is not None:
             refresh.family.revoked = True
 
     def expire(self) -> None:
-        """Let all access tokens expire, as far as this server is asked about them."""
+        """Let all access tokens expire as this server sees them; JWTs keep the expiry that was signed."""
         for each in self._access.values():
             each.claims["exp"] = min(each.claims["exp"], self._settings["clock"]())
 

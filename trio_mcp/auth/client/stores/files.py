@@ -25,10 +25,10 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["FileTokens", "default_folder"]
 
 MAX_FILE: Final = 1024 * 1024
-"""Bytes of a file. Chosen: a login has some 10 KiB."""
+"""The most bytes of a file. Chosen: a login has some 10 KiB."""
 LEFT_BEHIND: Final = 60.0
-"""Seconds after which a file that was being written counts as left behind by a process that was killed. Chosen: writing
-takes some milliseconds."""
+"""Seconds after which a temporary file counts as left behind by a process that was killed. Chosen: writing takes some
+milliseconds."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -47,11 +47,12 @@ def default_folder() -> Path:
 class FileTokens:
     """A store in a folder with one file for each login; several processes may share it.
 
-    The folder has mode 0700 and its files 0600. The store refuses by name what others could read or have put there:
-    symbolic links, other owners, wider modes, damaged files. Such a file never counts as a missing login.
+    The folder has mode 0700 and its files 0600. The store refuses a file that others could read or have put there (a
+    symbolic link, another owner, a wider mode) or that is damaged, with an error that names it. Such a file never
+    counts as a missing login.
 
     Args:
-        folder: The folder, made if need be; by default ``trio-mcp/logins`` in ``$XDG_DATA_HOME``, or else in
+        folder: The folder, created if need be; by default ``trio-mcp/logins`` in ``$XDG_DATA_HOME``, or else in
             ``~/.local/share``.
     """
 
@@ -80,10 +81,10 @@ class FileTokens:
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Return a block that one task at a time may be in for each key, over all processes that share the folder.
+        """Return a block that one task at a time may enter for each key, across all processes that share the folder.
 
         Raises:
-            AuthorizationError: If the file of the lock can't be opened.
+            AuthorizationError: If the lock file can't be opened, or locked.
         """
         path = self._path(key).with_suffix(".lock")
         async with contextlib.AsyncExitStack() as stack:
@@ -104,7 +105,7 @@ class FileTokens:
         return await trio.to_thread.run_sync(self._keys)
 
     def _path(self, key: str) -> Path:
-        # URLs have slashes, and may be longer than the name of a file; the key itself is in the file.
+        # URLs have slashes, and may be too long for the name of a file; the key itself is in the file.
         return self.folder / _name_of(key)
 
     def _load(self, key: str) -> str | None:
@@ -175,22 +176,22 @@ def _name_of(key: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file at once: a reader finds the whole new file or the old one, even if this is interrupted."""
-    # The temporary file is in the same folder, since a file can be replaced at once only within a file system.
+    """Replace a file atomically: a reader finds the whole new file or the old one, even if this is interrupted."""
+    # The temporary file is in the same folder, since the replacement is atomic only within a file system.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with open(descriptor, "wb") as out:
             out.write(content)
             out.flush()
-            # The content is written before the name: after a power failure the name could otherwise be that of an empty
-            # file.
+            # The content reaches the disk before the new name does: otherwise, the file could be empty after a power
+            # failure.
             os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    # The caller relies on the new name from here on: the refresh token in the old file is used up.
+    # From here on the caller relies on the new file: the refresh token in the old one is used up.
     sync_folder(path.parent)
 
 
@@ -242,7 +243,7 @@ def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], ki
 
 @contextlib.contextmanager
 def _explained(path: Path, done: str) -> Iterator[None]:
-    """Translate the errors of the system."""
+    """Turn errors of the system into an `AuthorizationError`."""
     try:
         yield
     except OSError as exc:

@@ -37,7 +37,7 @@ class KeyringTokens:
             raise ImportError("KeyringTokens needs keyring: pip install 'trio-mcp[keyring]'") from None
         self._keyring = keyring
         self._service = service
-        # Keychains have no locks, so the locks of files are used, without a file for a login.
+        # Keychains have no locks, so lock files are used; no login is kept in a file.
         self._locks = FileTokens()
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class KeyringTokens:
         await trio.to_thread.run_sync(self._explained, lambda: self._save(key, text))
 
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a block that one task at a time may be in for each key, over all processes of the user."""
+        """Return a block that one task at a time may enter for each key, across all processes of the user."""
         return self._locks.lock(f"{self._service} {key}")
 
     def _load(self, key: str) -> str | None:

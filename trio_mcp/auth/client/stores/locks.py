@@ -1,4 +1,4 @@
-"""Locks that tasks of several runs, threads and processes wait for, and can stop waiting for."""
+"""Locks across runs, threads and processes; a task that waits for one can be cancelled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trio_mcp._platform import try_to_lock, unlock
 
 __all__ = ["file_locked", "taken"]
 
-# A lock is tried again rather than waited for: a wait for it in a thread could not be cancelled. It is contended
-# once per refresh, and then for about as long as an HTTP exchange.
+# A lock is polled rather than waited for, since a wait for it in a thread could not be cancelled. It is contended once
+# per refresh, and then for about as long as an HTTP exchange. Both pauses are in seconds.
 SHORTEST: Final = 0.005
 LONGEST: Final = 0.1
 
@@ -30,23 +30,23 @@ async def taken(take: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def file_locked(path: str) -> AsyncIterator[None]:
-    """Hold the lock on a file, which is made if need be, for a block.
+    """Return a block that holds the lock on a file, which is created if need be.
 
-    The system unlocks it when the process ends, however it ends. The file stays: removing it
-    could remove one that another process has just locked.
+    The system releases the lock when the process ends, however it ends. The file stays, since another process may just
+    have locked it.
 
     Raises:
         OSError: If the file can't be opened, or locked.
     """
-    # The lock belongs to what is opened here, so that tasks of one process exclude each other, too.
-    # No link is followed: it could have a file made, or locked, somewhere else.
+    # The lock belongs to this opening of the file, so that tasks of one process exclude each other, too.
+    # No link is followed: it could lead to a file somewhere else, which would be created or locked.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         await taken(lambda: try_to_lock(descriptor))
         try:
             yield
         finally:
-            # The close alone would not unlock it: a forked child may have the descriptor, too.
+            # Closing alone would not release the lock: a forked child may have the descriptor, too.
             unlock(descriptor)
     finally:
         os.close(descriptor)

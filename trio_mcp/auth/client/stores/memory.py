@@ -17,7 +17,7 @@ __all__ = ["MemoryTokens", "TokenStore"]
 
 
 class TokenStore(Protocol):
-    """A store of logins: texts under keys. The texts are secret.
+    """A store of logins: secret strings under keys.
 
     One object may serve any number of clients, threads and runs of Trio.
     """
@@ -28,12 +28,12 @@ class TokenStore(Protocol):
         """Return the text under a key; None without one.
 
         Raises:
-            AuthorizationError: If the store can't be read, or holds something that it did not write.
+            AuthorizationError: If the store can't be read, or contains something that it did not write.
         """
 
     @abc.abstractmethod
     async def save(self, key: str, text: str | None) -> None:
-        """Replace the text under a key, all at once; None removes it. When it returns, the text is safe.
+        """Replace the text under a key, all at once; None removes it. When this returns, the change is safely stored.
 
         Raises:
             AuthorizationError: If the store can't be written.
@@ -41,9 +41,9 @@ class TokenStore(Protocol):
 
     @abc.abstractmethod
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a block that one task at a time may be in for each key, over all processes that share the store.
+        """Return a block that one task at a time may enter for each key, across all processes that share the store.
 
-        A process that dies leaves it unlocked. `load` and `save` don't take the lock.
+        The lock is released if its process dies. `load` and `save` don't take the lock.
         """
 
 
@@ -52,7 +52,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        # These are locks of threads, since runs of Trio in several threads may share the store.
+        # These are thread locks, since runs of Trio in several threads may share the store.
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     async def load(self, key: str) -> str | None:
@@ -70,7 +70,7 @@ class MemoryTokens:
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Return a block that one task at a time may be in for each key."""
+        """Return a block that one task at a time may enter for each key."""
         lock = self._locks[key]
         await taken(lambda: lock.acquire(blocking=False))
         try:
