@@ -1,4 +1,4 @@
-"""Statistics of a server. Imported when a program first asks."""
+"""Statistics of a server. Imported when a program first asks for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["ServerStatistics"]
 
 @attrs.frozen
 class ServerStatistics:
-    """Counts of a server's offers and current work, over all its runs and those of servers that it is mounted in.
+    """Counts of the items that a server offers and of its current work.
+
+    They cover all runs of the server and of the servers that it is mounted in.
 
     Attributes:
         tools: Tools offered. Like the other kinds, this includes mounted ones.
@@ -25,8 +27,8 @@ class ServerStatistics:
         runs: Active runs: lifespans entered and not left.
         sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
         incoming: Requests without a response that were not cancelled, running or queued.
-        running: Running handlers, without ``subscriptions/listen``.
-        queued: Requests waiting until fewer handlers of their session run.
+        running: Running handlers, other than those of ``subscriptions/listen``.
+        queued: Requests that wait because too many handlers of their session are running.
         outgoing: Requests to clients that wait for a response.
         parked: Handlers with ``park_input`` that wait for input between two requests.
         listening: Open ``subscriptions/listen`` requests.
