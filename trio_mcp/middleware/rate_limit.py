@@ -72,7 +72,7 @@ class RateLimit:
         return await call_next()
 
     def _take(self, who: Hashable) -> float:
-        """Take a token from a caller's bucket; if there is none, return the number of seconds until there is one."""
+        """Take a token from a caller's bucket; if the bucket is empty, return the seconds until it has a token."""
         now, capacity = trio.current_time(), self.burst / self.rate
         # The time is at most that of an empty bucket: the clock of another run of Trio may be far ahead of this one.
         full_at = min(max(now, self._full_at.get(who, now)), now + capacity)

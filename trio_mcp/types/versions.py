@@ -1,4 +1,4 @@
-"""The protocol revisions that this library speaks, in the order of their publication.
+"""The protocol revisions that this library supports, in the order of their publication.
 
 A revision is named by its date, but the specification defines no order on the names (2026-07-28 basic/versioning). So
 the order is that of :data:`REVISIONS`, in which an unknown name has no place.
