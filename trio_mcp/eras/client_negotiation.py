@@ -118,8 +118,8 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
     # A modern revision is refused, too: it has no handshake, so a server can't choose it here.
     if revision not in LEGACY_REVISIONS:
         raise NegotiationError(
-            f"the server speaks {revision[:100]!r}, which this client does not; "
-            f"it speaks {', '.join(LEGACY_REVISIONS)}",
+            f"the server speaks {revision[:100]!r}, which this client does not support; "
+            f"the client speaks {', '.join(LEGACY_REVISIONS)}",
             (revision,),
         )
     return ServerDeclaration(revision, info, capabilities, _text(result.get("instructions")))

@@ -247,7 +247,7 @@ class Upstream:
         try:
             return await question
         except RoundEnded:
-            raise McpError(INVALID_REQUEST, "the request that this is about has ended") from None
+            raise McpError(INVALID_REQUEST, "the request that this question is about has ended") from None
         except TransportError as exc:
             raise McpError(INVALID_REQUEST, f"the client can't be asked: {exc}") from None
 

@@ -549,7 +549,7 @@ class SchemaValidator:
         """
         self._model.work(value)
         if self._verbose(value):
-            raise SchemaError("it does not conform to the schema; it is too large to say where")
+            raise SchemaError("the value does not conform to the schema, and is too large to say where")
         found = []
         for error in self._validator.iter_errors(value):
             steps = [str(step).replace("~", "~0").replace("/", "~1") for step in error.instance_path]
@@ -563,13 +563,13 @@ class SchemaValidator:
 
     def _explain(self, value: Any) -> str:
         if self._verbose(value):
-            return "it does not conform to the schema; it is too large to say where"
+            return "the value does not conform to the schema, and is too large to say where"
         shown = [
             f"{_place(each['instanceLocation'])}: {_line(each['error'])}"
             for each in self._validator.evaluate(value).errors()
         ]
         more = [f"and {len(shown) - MAX_EXPLANATIONS} more"] if len(shown) > MAX_EXPLANATIONS else []
-        return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "it does not conform to the schema"
+        return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "the value does not conform to the schema"
 
 
 def compiled(

@@ -97,7 +97,7 @@ class Context(RequestContext, Generic[StateT]):
         if self._declared.rules.input_in_results or not isinstance(session, ServedSession) or not session.lasting:
             raise LocalProtocolError(
                 f"a request of {self.protocol_version} that belongs to no session has no session state: keep the data "
-                "in `ctx.state` by `ctx.principal`, or return a handle that the model passes to the next call"
+                "in `ctx.state`, keyed by `ctx.principal`, or return a handle that the model passes to the next call"
             )
         return session.session_state
 

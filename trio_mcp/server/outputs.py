@@ -131,7 +131,7 @@ class Output:
         result = wire_for(value, revision)
         if self._validator is not None and not value.is_error:
             if "structured_content" not in value.model_fields_set:
-                raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
+                raise OutputError("the tool has an output schema, but its CallToolResult has no structured_content")
             if (problem := self._validator().problem(value.structured_content)) is not None:
                 raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
         if type(result.get("structuredContent", {})) is not dict and not rules_of(revision).any_structured_content:

@@ -36,7 +36,7 @@ def icon_problem(icon: Icon) -> str | None:
         return "its src is not an absolute URI"
     scheme = uri[1].lower()
     if scheme == "data":
-        return None if _DATA.fullmatch(icon.src) else "its data: URI does not hold an image in Base64"
+        return None if _DATA.fullmatch(icon.src) else "its data: URI does not contain an image in Base64"
     if scheme != "https":
         return f"its src has the scheme {scheme[:20]!r}; clients load icons from https: and data: URIs only"
     try:

@@ -53,7 +53,9 @@ def era_of(revision: str) -> Era:
     try:
         return _ERA[revision]
     except KeyError:
-        raise ValueError(f"unknown protocol revision {revision!r}; known: {', '.join(REVISIONS)}") from None
+        raise ValueError(
+            f"unknown protocol revision {revision!r}; known revisions are {', '.join(REVISIONS)}"
+        ) from None
 
 
 def at_least(revision: str, minimum: str) -> bool:

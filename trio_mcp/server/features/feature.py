@@ -227,7 +227,7 @@ class FeatureSettings:
             shown = self.visible is None or self.visible(context, entry)
             # An async function's coroutine would count as true, and show everything.
             if type(shown) is not bool:
-                raise TypeError(f"it must return True or False, got {type(shown).__name__}")
+                raise TypeError(f"the function must return True or False, got {type(shown).__name__}")
         except Exception as exc:
             logger.error("visible=… failed for the %s %r, which stays hidden", entry.kind, entry.name, exc_info=exc)
             return False

@@ -81,7 +81,7 @@ class Mounts:
             raise ValueError(f"{what}: it is already mounted there")
         family = other.family()
         if self in family:
-            raise ValueError(f"{what}: it would contain itself")
+            raise ValueError(f"{what}: a server would contain itself")
         # Clients see only the capabilities of this server, and use an extension only if it is declared there.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
@@ -92,7 +92,8 @@ class Mounts:
         # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
-                f"{what} while that server runs, because it has a lifespan: mount it earlier, or in the lifespan"
+                f"{what} while the latter runs, because the former has a lifespan: mount it earlier, or in the lifespan "
+                "of the latter"
             )
         mount = _Mount(other, prefix, self.settings)
         # All or nothing: after a conflict in a later registry, the copies in the earlier ones are removed again.

@@ -211,7 +211,7 @@ class ParkedRounds(Rounds):
 
 
 def _unanswered() -> McpError:
-    return McpError(INTERNAL_ERROR, "the handler waited for input that no request can bring any more")
+    return McpError(INTERNAL_ERROR, "the handler waited for input that no request can provide any more")
 
 
 async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, park: bool) -> Any:

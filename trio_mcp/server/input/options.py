@@ -41,7 +41,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
     elif isinstance(keys, str) or not isinstance(keys, Sequence):
         raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
     if not keys:
-        raise ValueError("key must not be empty; None makes a random key")
+        raise ValueError("key must not be empty; pass None for a random key")
     for key in keys:
         if not isinstance(key, (bytes, bytearray)):
             raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")

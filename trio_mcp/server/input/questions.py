@@ -275,8 +275,8 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
 def no_asking(method: str) -> LocalProtocolError:
     """Make the error for a question that is asked where the client can't be asked."""
     return LocalProtocolError(
-        f"can't ask the client here: only a running tool, prompt or resource function, or a provider it depends on, "
-        f"may do so (the request is {method!r})"
+        f"can't ask the client here: only a running tool, prompt or resource function, or a provider that it depends "
+        f"on, may ask (the request is {method!r})"
     )
 
 

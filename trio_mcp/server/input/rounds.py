@@ -545,7 +545,9 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
     params = context.request.params or {}
     token, responses = params.get("requestState"), params.get("inputResponses")
     if responses is not None and type(responses) is not dict:
-        raise McpError(INVALID_PARAMS, "inputResponses must be an object: responses by the keys of the input requests")
+        raise McpError(
+            INVALID_PARAMS, "inputResponses must be an object that maps the keys of input requests to responses"
+        )
     if token is None:
         return None, responses or {}
     sealer: StateSealer = context.connection.input.sealer()

@@ -119,7 +119,9 @@ def sample_with_tools(
     answer = None
     if result_type is not None:
         if tool_choice is not None:
-            raise TypeError("sample takes tool_choice or result_type, not both: an answer with a type must be given")
+            raise TypeError(
+                "sample takes tool_choice or result_type, not both: with result_type, the model must answer"
+            )
         # A client that offers its model no tools can still be asked for text.
         answer = _read_answer(result_type, by_tool=bool(tools) or can_be_asked(context, "sampling.tools"))
         if not answer.by_tool:
@@ -175,7 +177,7 @@ class _Loop:
             # This is the client's fault, not that of the function that samples.
             if has_results or (uses and reply.role != "assistant"):
                 raise SamplingError(
-                    "the client's reply is not a model's: it has tool results, or tool uses of the user"
+                    "the client's reply is not a model's: it contains tool results, or tool uses by the user"
                 )
             if not uses:
                 if self.answer is None:
