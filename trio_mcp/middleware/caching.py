@@ -17,7 +17,7 @@ from trio_mcp.server.context import Context
 
 __all__ = ["Caching"]
 
-# The parameter by which a cacheable request names what it wants.
+# The parameter with which a cacheable request names its tool, prompt or resource.
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

@@ -221,7 +221,7 @@ class ProxyServer(BaseServer):
     Raises:
         TypeError, ValueError: If an argument is invalid.
 
-    Entering a run raises what entering the `Client` raises.
+    Starting a run raises the exceptions that entering the `Client` raises.
     """
 
     _ends_on_sigterm = True  # a host's SIGTERM must not leave the upstream's process behind

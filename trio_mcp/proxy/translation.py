@@ -177,7 +177,7 @@ def in_words_of(
         for message in wire["messages"]:
             message["content"] = downgraded_block(message["content"], revision)
     if not rules.modern:
-        # Clients of the legacy era may be strict about fields that they don't know.
+        # Clients of the legacy era may refuse fields that their revision does not define.
         for name in _MODERN:
             wire.pop(name, None)
         return wire

@@ -39,7 +39,8 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
-_LISTENING = Backoff(longest=60.0, attempts=None)  # between two subscriptions, for as long as the connection lasts
+# The waits between two subscriptions, for as long as the connection lasts.
+_LISTENING = Backoff(longest=60.0, attempts=None)
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),

@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
 __all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
-"""The arguments of `Server.run`."""
+"""The values of ``transport`` that `Server.run` accepts."""
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client had exited.
 EXIT_GRACE = 5.0
@@ -295,8 +295,8 @@ class BaseServer:
     ) -> None:
         """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise like `serve_http`.
 
-        The URL is that of the stream. Its path is ``sse_path``, or ``path``, which are the same here, as this is the
-        only endpoint; the default is ``/sse``. To serve such clients alongside all others, use
+        The URL is that of the stream. Its path is given as ``sse_path`` or ``path``, which mean the same here, as this
+        is the only endpoint; the default is ``/sse``. To serve such clients alongside all others, use
         ``serve_http(sse_path="/sse")``.
 
         Raises:
@@ -318,9 +318,9 @@ class BaseServer:
     ) -> None:
         """Serve WebSockets and nothing else; otherwise like `serve_http`.
 
-        The URL begins with ``ws://`` or ``wss://``. Its path is ``websocket_path``, or ``path``, which are the same
-        here; the default is ``/mcp``. ``sse_path`` is ignored, as there is only one endpoint. ``runner`` defaults to
-        ``"h11"`` on Linux. At the end each client is told that the server ends (code 1012). To serve WebSockets
+        The URL begins with ``ws://`` or ``wss://``. Its path is given as ``websocket_path`` or ``path``, which mean the
+        same here; the default is ``/mcp``. ``sse_path`` is ignored, as there is only one endpoint. ``runner`` defaults
+        to ``"h11"`` on Linux. At the end each client is told that the server ends (code 1012). To serve WebSockets
         alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
 
         Raises:
@@ -475,7 +475,7 @@ class BaseServer:
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
         process exits. A tool that can't be cancelled gets five seconds, then the process exits with status 1.
-        Over the other transports: SIGINT or SIGTERM shuts down gracefully, a second one at once.
+        Over the other transports: SIGINT or SIGTERM shuts the server down gracefully, a second signal at once.
 
         Args:
             transport: ``"stdio"``, ``"http"``, ``"sse"``, ``"websocket"``, ``"tcp"`` or ``"unix"``.

@@ -235,7 +235,7 @@ class Context(RequestContext, Generic[StateT]):
     def close_stream(self, retry: float | None = None) -> bool:
         """End the HTTP response that carries this request, so that it isn't held open for long; the client reconnects.
 
-        The client is told when to reconnect. It then gets the messages sent in the meantime, and the result. This needs
+        The client is told when to reconnect, and then gets the messages sent meanwhile, and the result. This needs
         an event store (``HttpOptions(event_store=…)``) and a client that has an event id to resume from: a client of
         2025-11-25, or one of an earlier revision that has received a message (2025-11-25 `basic/transports`, Sending
         Messages, 6).
@@ -247,7 +247,7 @@ class Context(RequestContext, Generic[StateT]):
             Whether there was such a response; if not, nothing happens. Messages sent before this call still go out in
             it; later ones are kept until the client has reconnected.
         """
-        # Only the sink knows the transport; it returns False where a request has no separate stream.
+        # Only the sink has access to the transport; False means that the request has no separate stream.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:

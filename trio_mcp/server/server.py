@@ -397,8 +397,8 @@ class Server(BaseServer):
     ) -> None:
         """Call a function for each notification with a name that the protocol does not define.
 
-        A client's notifications are handled one by one, in the order of arrival, so a slow function delays the next
-        one; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
+        A client's notifications are handled one by one, in the order of arrival, so a slow function delays those that
+        follow; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
         function is cancelled when the session ends. In the modern era, a client on Streamable HTTP can't send
         notifications.
 

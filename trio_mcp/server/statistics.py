@@ -19,17 +19,17 @@ class ServerStatistics:
     They cover all runs of the server and of the servers that it is mounted in.
 
     Attributes:
-        tools: Tools offered. Like the other kinds, this includes mounted ones.
+        tools: Tools offered. Like the counts of the other kinds, this includes mounted ones.
         resources: Resources offered, without templates.
         resource_templates: Resource templates offered.
         prompts: Prompts offered.
         completions: Arguments that have a completion function.
         runs: Active runs: lifespans entered and not left.
         sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
-        incoming: Requests without a response that were not cancelled, running or queued.
+        incoming: Requests, running or queued, that have been neither responded to nor cancelled.
         running: Running handlers, other than those of ``subscriptions/listen``.
         queued: Requests that wait because too many handlers of their session are running.
-        outgoing: Requests to clients that wait for a response.
+        outgoing: Requests that the server has sent to clients, and that are waiting for a response.
         parked: Handlers with ``park_input`` that wait for input between two requests.
         listening: Open ``subscriptions/listen`` requests.
         topics: Lists, and resources by URI, whose changes at least one client listens to.

@@ -92,8 +92,8 @@ class Mounts:
         # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
-                f"{what} while the latter runs, because the former has a lifespan: mount it earlier, or in the lifespan "
-                "of the latter"
+                f"{what} while the latter runs, because the former has a lifespan: mount it earlier, or in the "
+                "lifespan of the latter"
             )
         mount = _Mount(other, prefix, self.settings)
         # All or nothing: after a conflict in a later registry, the copies in the earlier ones are removed again.

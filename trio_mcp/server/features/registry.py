@@ -49,7 +49,7 @@ class Registry(Generic[ItemT]):
 
     A disabled item keeps its name and its place; apart from that, it counts as removed.
 
-    Any thread may add and remove, since sync tools run in worker threads.
+    Any thread may add and remove items, since sync tools run in worker threads.
 
     Args:
         kind: The kind of items, for error messages.

@@ -124,7 +124,7 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
 
 
 def _key_of(function: Callable[..., Any]) -> object:
-    """Return the key of a provider; providers with equal keys are the same one."""
+    """Return the key of a provider; two providers are the same if their keys are equal."""
     # A hashable function is itself the key: `obj.method` is a new object each time, but these objects compare equal.
     try:
         hash(function)

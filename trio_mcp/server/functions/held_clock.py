@@ -36,7 +36,7 @@ class HeldClock(trio.abc.Instrument):
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
-        self._threshold = 0.0  # the user's, while the clock is held
+        self._threshold = 0.0  # the user's threshold, while the clock is held
         self._holders = 0  # the threads and watchers that need the instrument
         self._threads = 0
         self._watchers = 0

@@ -36,7 +36,7 @@ _CONSTRAINTS: dict[type, str] = {
 
 
 class Unclear(Exception):
-    """It is uncertain what pydantic would make of a type."""
+    """How pydantic would treat a type is uncertain."""
 
 
 @attrs.frozen

@@ -247,7 +247,7 @@ class UrlElicitationRequired(McpError):
     def __init__(self, *requests: InputRequest[Any]) -> None:
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
             raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
-        # The form is that of the only revision with this error; other clients get another response.
+        # The pages are written as in the only revision with this error; other clients get another response.
         pages = [each.take().wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
             URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}

@@ -54,7 +54,7 @@ __all__ = [
 class RoundEnded(BaseException):
     """Unwinds code that waits for an answer where cancellation can't reach it: in a thread, or in a shielded scope."""
 
-    # It is a BaseException, like trio.Cancelled, so that `except Exception` in a user's function does not catch it.
+    # Like trio.Cancelled, this is a BaseException, so that `except Exception` in a user's function does not catch it.
 
 
 class PartOfRun(Protocol):
