@@ -257,12 +257,14 @@ def test_a_catastrophic_pattern_is_harmless() -> None:
 def test_explaining_a_failure_does_not_cost_more_than_finding_it() -> None:
     """An error for each look that fails, each with a copy of what it looked at: then there are no words."""
     wide = SchemaValidator({"items": {"anyOf": [{"const": n} for n in range(500)]}})
-    assert wide.problem([-1] * 1000) == "it does not conform to the schema; it is too large to say where"
+    assert wide.problem([-1] * 1000) == "the value does not conform to the schema, and is too large to say where"
     large = SchemaValidator({"anyOf": [{"type": "integer"}] * 500})
-    assert large.problem(["x" * 1000] * 1000) == "it does not conform to the schema; it is too large to say where"
+    assert (
+        large.problem(["x" * 1000] * 1000) == "the value does not conform to the schema, and is too large to say where"
+    )
     long_keys = SchemaValidator(BRANCHING)
     value = nested(10, lambda inner: {"k" * 100_000: inner}, 1)
-    assert long_keys.problem(value) == "it does not conform to the schema; it is too large to say where"
+    assert long_keys.problem(value) == "the value does not conform to the schema, and is too large to say where"
 
 
 def test_what_has_been_worked_out_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_https_and_data_uris_may_be_loaded(src: str) -> None:
         "not an absolute URI": ("java\tscript:alert(1) |  https://example.com/i | https://example.com/i\n | /i.png | "),
         "must be a URL with a host": "https:/i.png | https://:443/i.png | https://[::1/i.png",
         "must be a URL with a host and without credentials": "https://user:secret@example.com/i.png",
-        "does not hold an image in Base64": (
+        "does not contain an image in Base64": (
             "data:text/html;base64,AAAA | data:image/png,AAAA | data:image/png;base64, | data:image/png;base64,<svg>"
         ),
     },

@@ -70,7 +70,7 @@ class ModernClientEra:
         """Return the parameters with the client's declaration in ``_meta``; the argument is not changed."""
         if not params:
             return {"_meta": self._stamp}
-        # The caller's own keys win: a call may set its own log level.
+        # The caller's own keys take precedence: a call may set its own log level.
         given = params.get("_meta")
         return {**params, "_meta": {**self._stamp, **given} if given else self._stamp}
 
@@ -78,7 +78,7 @@ class ModernClientEra:
         """Check the type of a result, and return the result unchanged.
 
         Raises:
-            RemoteProtocolError: If this client does not know the ``resultType``.
+            RemoteProtocolError: If this client does not support the ``resultType``.
         """
         # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
         kind = result.get("resultType", "complete")
@@ -90,7 +90,7 @@ class ModernClientEra:
 
 @attrs.frozen
 class ServerDeclaration:
-    """The declaration of a server about itself, as plain JSON data.
+    """A server's declaration about itself, as plain JSON data.
 
     Attributes:
         revision: The revision that the session speaks.
@@ -109,17 +109,17 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
     """Read the result of ``initialize``.
 
     Raises:
-        NegotiationError: If the server chose a revision that this client does not speak, or the result is malformed.
+        NegotiationError: If the server chose a revision that this client does not support, or the result is malformed.
     """
     revision, info = result.get("protocolVersion"), result.get("serverInfo")
     capabilities = result.get("capabilities")
     if not isinstance(revision, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
         raise NegotiationError("the server's result for initialize lacks protocolVersion, serverInfo or capabilities")
-    # A modern revision is refused, too: it has no handshake, so a server can't mean it here.
+    # A modern revision is refused, too: it has no handshake, so a server can't choose it here.
     if revision not in LEGACY_REVISIONS:
         raise NegotiationError(
-            f"the server speaks {revision[:100]!r}, which this client does not; "
-            f"it speaks {', '.join(LEGACY_REVISIONS)}",
+            f"the server speaks {revision[:100]!r}, which this client does not support; "
+            f"the client speaks {', '.join(LEGACY_REVISIONS)}",
             (revision,),
         )
     return ServerDeclaration(revision, info, capabilities, _text(result.get("instructions")))
@@ -129,7 +129,7 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
     """Read the result of ``server/discover``.
 
     Returns:
-        The revisions that the server serves, and its declaration, with an empty revision for the caller to choose.
+        The revisions that the server serves, and its declaration, whose revision is empty, as the caller chooses one.
         None if the result does not have this shape, and so does not prove that the server is modern.
     """
     supported, capabilities = result.get("supportedVersions"), result.get("capabilities")
@@ -154,7 +154,7 @@ def supported_by(error: McpError) -> list[str] | None:
     """Return the revisions that a modern error lists; None if the error does not prove that the server is modern."""
     # After a modern error a client must not fall back to `initialize` (`basic/transports/stdio`, Backward
     # Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty. A
-    # legacy server responds with -32601, or with any other error for a method that it doesn't know.
+    # legacy server responds with -32601, or with any other error that it has for an unknown method.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None

@@ -15,7 +15,7 @@ __all__ = ["Rules", "rules_of", "rules_of_owner"]
 
 # A NamedTuple, so that `_replace` can derive one revision from another.
 class Rules(NamedTuple):
-    """The rules of one revision. Each section cited is that of the first revision in which the fact holds.
+    """The rules of one revision. Each cited section is from the first revision to which the fact applies.
 
     Attributes:
         revision: The revision.
@@ -82,8 +82,8 @@ _ASKED_FIRST: Final = frozenset({"roots", "sampling"})
 _ASKED_LATER: Final = _ASKED_FIRST | {"elicitation.form"}
 _ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampling.context"}
 
-# The rows go back from the newest legacy revision: each is its successor without what that one added. The defaults
-# above are those of 2025-11-25, from which 2026-07-28 is derived as well.
+# These go back from the newest legacy revision: each revision is its successor without what the successor added. The
+# defaults above are those of 2025-11-25, from which 2026-07-28 is derived as well.
 _2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW)
 _2025_06_18: Final = _2025_11_25._replace(
     revision="2025-06-18",
@@ -128,5 +128,5 @@ rules_of: Final[Callable[[str], Rules]] = _RULES.__getitem__
 
 
 def rules_of_owner(owner: Any) -> Rules:
-    """Return the rules of the revision of an object: the default of its own attribute `rules`."""
+    """Return the rules of an object's revision: the default of the object's attribute `rules`."""
     return rules_of(owner.revision)

@@ -69,7 +69,7 @@ class ModernServerEra:
         """Return the result in the form to send; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
-        # The result's own fields win: an InputRequiredResult has another resultType.
+        # The result's own fields take precedence: an InputRequiredResult has another resultType.
         finished = {"resultType": "complete", **result}
         finished["_meta"] = {**stamp, **given} if given else stamp
         return finished
@@ -88,8 +88,8 @@ class ClientDeclaration:
         era: The era whose rules the result follows.
         client_info: The client's `Implementation`, as plain data; None if it sent none.
         capabilities: The client's `ClientCapabilities`, as plain data.
-        log_level: The lowest level of log messages that this request asks for (modern era; None for none), or that the
-            session asks for (legacy era; None if the client has set none).
+        log_level: The lowest level of log messages that this request asks for (modern era; None if it asks for no
+            messages), or that the session asks for (legacy era; None if the client has not set a level).
         revision: The revision of the request.
         rules: The rules of the revision.
     """
@@ -104,7 +104,7 @@ class ClientDeclaration:
 
 @attrs.frozen
 class ServerIdentity:
-    """The declaration of a server about itself, as plain JSON data.
+    """A server's declaration about itself, as plain JSON data.
 
     Attributes:
         info: The server's `Implementation`.
@@ -169,7 +169,7 @@ class ServerIdentity:
             raise McpError(
                 INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object"
             )
-        # Optional: clients should send it, but need not.
+        # The client info is optional: clients should send it, but need not.
         info = given.get(meta.CLIENT_INFO)
         if info is not None and type(info) is not dict:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
@@ -250,7 +250,7 @@ class ServerNegotiation:
             )
         else:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
-        # This path runs for every request, and nearly all of their methods are in the set: so it is looked up first.
+        # This path runs for every request, and nearly every method is in this set, so the set is checked first.
         if method not in requests_of_clients(client.revision):
             check_method(client, method)
         return client
@@ -271,7 +271,7 @@ class ServerNegotiation:
                 raise McpError(INVALID_PARAMS, text, {"supported": self.identity.supported})
             data = {"supported": self.identity.supported, "requested": requested}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
-        # A second handshake could change the revision under requests that are being served.
+        # A second handshake could change the revision while requests are being served.
         if self.session is not None:
             raise McpError(INVALID_REQUEST, "this session is already initialized")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
@@ -297,7 +297,7 @@ class ServerNegotiation:
 
 def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:
     """Return the capabilities without the promises to announce changes, which could not be kept."""
-    # Copied before they are changed: the objects belong to the server.
+    # The objects are copied before they are changed, as they belong to the server.
     offered: dict[str, Any] = {
         name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities
     }

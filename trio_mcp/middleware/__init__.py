@@ -1,4 +1,4 @@
-"""Ready middleware for `Server(middleware=[…])`: each is short, and may be copied and changed."""
+"""Ready-made middleware for `Server(middleware=[…])`: each class is short, and may be copied and changed."""
 
 from trio_mcp.middleware.caching import Caching
 from trio_mcp.middleware.error_masking import ErrorMasking

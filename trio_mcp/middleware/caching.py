@@ -1,4 +1,4 @@
-"""`Caching`: a middleware that returns the earlier result for a call that was made before."""
+"""`Caching`: a middleware that responds to a repeated request with the earlier result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.server.context import Context
 
 __all__ = ["Caching"]
 
-# The parameter by which a cacheable request names what it wants.
+# The parameter with which a cacheable request names its tool, prompt or resource.
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -32,18 +32,18 @@ def _checked_names(given: Iterable[str]) -> frozenset[str]:
 
 @attrs.define(eq=False)
 class Caching:
-    """Responds to a tool call, a read or a prompt with the result that the same request had before.
+    """Responds to a tool call, a read or a prompt with the result that the same request got earlier.
 
     Requests are the same if the principal (with its scopes), the revision, the method and the parameters are. So name
-    only what depends on nothing else: not on a session, headers, claims, the client's capabilities or the user's
-    answers. A cached result is not checked against ``visible=`` again, and that of a disabled tool is still used until
-    it expires.
+    only tools, prompts and URIs whose results depend on nothing else: not on a session, headers, claims, the client's
+    capabilities or the user's answers. A cached result is not checked against ``visible=`` again, and the result of a
+    disabled tool is still used until it expires.
 
     Errors and questions to the user are never cached.
 
     Attributes:
-        names: The names of tools and prompts, and the URIs, whose results may be cached. For tools only those that
-            change nothing: the ones that you would annotate as ``read_only_hint``.
+        names: The names of tools and prompts, and the URIs, whose results may be cached. Include only tools that change
+            nothing: those that you would annotate with ``read_only_hint``.
         ttl: How many seconds a result is used.
         max_entries: How many results are kept.
         max_bytes: How many bytes of results are kept. Beyond either limit, the least recently used ones are dropped.
@@ -84,7 +84,7 @@ class Caching:
         params = {name: value for name, value in context.params.items() if name != "_meta"}
         named_by = _NAMED_BY.get(context.method)
         named = None if named_by is None else params.get(named_by)
-        if type(named) is not str or named not in self.names:  # parameters are not validated yet: it may be a list
+        if type(named) is not str or named not in self.names:  # not validated yet: the value may be a list
             return None
         whose = None if context.principal is None else [context.principal.identity, sorted(context.principal.scopes)]
         # The key is a digest, as parameters may be long.

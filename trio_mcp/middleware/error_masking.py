@@ -19,7 +19,7 @@ __all__ = ["ErrorMasking"]
 
 @attrs.frozen(kw_only=True)
 class ErrorMasking:
-    """Replaces the text of unexpected errors with one that has only a number, which is in the log as well.
+    """Replaces the text of each unexpected error with a fixed text and a number, under which the error is logged.
 
     All exceptions are unexpected except `ToolError`, `ResourceNotFound` and `McpError`, whose texts are meant for the
     client. Errors are masked even with ``expose_errors=True``.

@@ -18,10 +18,10 @@ LOGGER: Final = "trio_mcp.middleware"
 """The name of the logger that the middleware here writes to."""
 
 LONGEST: Final = 200
-"""The number of characters of a name, a URI or an error that are logged; chosen."""
+"""The maximum number of characters of a name, a URI or an error that are logged; chosen."""
 
 AHEAD: Final = 500
-"""The number of characters after those that are examined, to recognise a secret that begins before them; chosen."""
+"""How many characters beyond the logged part are examined, to recognise a secret that begins in it; chosen."""
 
 
 def described(context: Context[Any]) -> str:
@@ -39,9 +39,10 @@ def _shown(name: str) -> str:
 
 
 def _masked(text: str, length: int) -> str:
-    """Return the beginning of a text, in which secrets are masked."""
+    """Return the beginning of a text, with secrets masked."""
     masked = mask_text(text[: length + AHEAD])
-    # The part that is cut off may show that something before it is a secret, such as the @ behind a password.
+    # Only the text after a secret may show that it is one: the @ after a password, for example. So if the text is cut
+    # off, the last AHEAD characters are not certain to be masked.
     sure = len(masked) if len(text) <= length + AHEAD else max(0, len(masked) - AHEAD)
     return masked[: min(length, sure)]
 
@@ -60,7 +61,7 @@ class Logging:
     Attributes:
         level: The level of the records.
         logger: The logger; ``trio_mcp.middleware`` by default.
-        params: How many characters of the parameters to log as well; none by default, because they may hold secrets.
+        params: How many characters of the parameters to log as well; 0 by default, because they may contain secrets.
             Anything recognised as a secret is masked.
     """
 

@@ -44,7 +44,8 @@ class RateLimit:
 
     Attributes:
         rate: How many requests a second a caller may make in the long run.
-        burst: How many it may make at once: the size of a bucket. By default twice the rate, and at least 1.
+        burst: How many requests a caller may make at once: the size of a bucket. By default twice the rate, and at
+            least 1.
         key: Returns the caller of a request. By default its principal, or else its connection or session; all other
             requests, such as those over HTTP without sessions and principals, share a bucket.
         max_callers: How many buckets are kept. Beyond that, the least recently used one is dropped.
@@ -58,7 +59,7 @@ class RateLimit:
     key: Callable[[Context[Any]], Hashable] = attrs.field(default=caller, kw_only=True)
     max_callers: int = attrs.field(default=10_000, kw_only=True, validator=validator(check_count))
     # For each caller, the time at which its bucket will be full again; the least recently seen caller comes first. The
-    # more tokens were taken, the later that is, so this one number also says how many are left.
+    # more tokens were taken, the later this time, so it also says how many tokens are left.
     _full_at: OrderedDict[Hashable, float] = attrs.field(factory=OrderedDict, init=False)
 
     async def __call__(
@@ -71,9 +72,9 @@ class RateLimit:
         return await call_next()
 
     def _take(self, who: Hashable) -> float:
-        """Take a token from a caller's bucket; if it is empty, return how many seconds are left until there is one."""
+        """Take a token from a caller's bucket; if the bucket is empty, return the seconds until it has a token."""
         now, capacity = trio.current_time(), self.burst / self.rate
-        # Bounded by the time that an empty bucket takes: the clock of another run of Trio may be far ahead of this one.
+        # The time is at most that of an empty bucket: the clock of another run of Trio may be far ahead of this one.
         full_at = min(max(now, self._full_at.get(who, now)), now + capacity)
         wait = full_at + 1 / self.rate - (now + capacity)
         # A little tolerance, as sums of floats miss a token by a billionth of a second.
@@ -81,7 +82,7 @@ class RateLimit:
             return wait
         self._full_at[who] = full_at + 1 / self.rate
         self._full_at.move_to_end(who)
-        # Full buckets need not be kept; those at the front are full first, or are the least recently used.
+        # Full buckets need not be kept; the bucket at the front is the least recently used.
         while self._full_at and (len(self._full_at) > self.max_callers or next(iter(self._full_at.values())) <= now):
             self._full_at.popitem(last=False)
         return 0.0

@@ -18,7 +18,7 @@ __all__ = ["SizeLimit"]
 
 @attrs.frozen
 class SizeLimit:
-    """Refuses results that are too large: that of a tool becomes an error for the model, any other an error response.
+    """Refuses results that are too large: a tool's becomes an error for the model, any other an error response.
 
     A result is not cut: half of a JSON text or of an image is worse than none, and a model can ask for less.
 

@@ -53,7 +53,7 @@ class ProxyFeature:
 
     Args:
         settings: The proxy's settings.
-        max_rounds: How many times the upstream may ask for one request to be sent again.
+        max_rounds: How many times the upstream may ask for the same request to be sent again.
 
     Attributes:
         upstream_capabilities: The capabilities that the upstream has declared.
@@ -107,7 +107,7 @@ class ProxyFeature:
         except Exception as exc:
             error = single(exc)
             if isinstance(error, TransportError):
-                # This is the client's link, not the upstream's, whose errors name it: the client has disconnected.
+                # For the upstream's link, this would be an McpError by now, so it is the client that has disconnected.
                 raise McpError(INTERNAL_ERROR, f"the client can't be asked: {error}") from None
             raise error from None
         return value.result if isinstance(value, Asked) else value
@@ -121,7 +121,7 @@ class ProxyFeature:
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
-        # Rounds without questions stay here: the proxy's client need not know of them.
+        # Rounds without questions are handled here: the proxy's client need not know of them.
         pause = FIRST_PAUSE
         for _ in range(self._max_rounds):
             result = await upstream.request(context, params)
@@ -134,9 +134,9 @@ class ProxyFeature:
                 raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r}: {exc.message}") from None
             if questions:
                 asked = {key: self._question(context, each, spoken) for key, each in questions.items()}
-                # The upstream's state travels inside ours, to be sent back with the answers.
+                # The upstream's state travels inside the proxy's, to be sent back with the answers.
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
-            await trio.sleep(pause)  # no questions: it only wants the request to be sent again
+            await trio.sleep(pause)  # no questions: the upstream only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
             # The parameters are built again, without the responses that were just sent: only the newest state goes back
             # (2026-07-28 `basic/patterns/mrtr`).
@@ -153,13 +153,13 @@ class ProxyFeature:
         params = {
             name: value
             for name, value in context.params.items()
-            # The proxy seals its own state, which contains the upstream's; that one is added with the responses.
+            # The proxy seals its own state, which contains the upstream's; `_rounds` adds the latter and the responses.
             if name not in ("_meta", "requestState", "inputResponses")
         }
         given = {
             key: value
             for key, value in context.meta.items()
-            # These belong to the hop between client and proxy; the request to the upstream gets its own.
+            # These keys belong to the hop between client and proxy; the request to the upstream gets its own.
             if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
         }
         # A modern upstream learns from each request what the client can be asked; a legacy one has learned it from the
@@ -180,7 +180,7 @@ class ProxyFeature:
         return result
 
     async def _subscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
-        # It is only noted here: the proxy follows each upstream resource once, however many clients subscribe to it.
+        # The subscription is only noted here: the proxy follows each upstream resource once, for all its subscribers.
         context.session.watch(read_uri(context))
         return {}
 
@@ -197,31 +197,31 @@ def _log_level(context: ServedContext[Any]) -> str | None:
 class ProxyServer(BaseServer):
     """Serves everything that another server offers: tools, resources, templates, prompts, completions, logs, changes.
 
-    Lists, arguments and results pass unchanged, except for what a client's revision does not know. Progress,
-    cancellation, errors and the upstream's questions during a call (elicitation, sampling, roots) pass as well. Each
-    side may speak either era.
+    Lists, arguments and results pass unchanged, except for what a client's revision does not define. Progress,
+    cancellation, errors and the upstream's questions during a call (elicitation, sampling, roots) are passed on as
+    well. Each side may speak either era.
 
     A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
     clients. If it is lost, the calls in flight fail with -32603, and the next call reconnects. An upstream of the
-    legacy era does not say which call a question or a log message belongs to. If it comes on the HTTP stream of a
-    call, it belongs to that call; otherwise to the last one. But if several clients have pending calls, including
-    those given up, the question is refused and the message dropped. So if upstream tools ask questions, give each
-    client its own proxy.
+    legacy era does not say which call a question or a log message belongs to. A message that arrives on the HTTP
+    stream of a call belongs to that call; any other, to the last call. But if several clients have pending calls,
+    including those given up, a question is refused and a log message dropped. So if upstream tools ask questions, give
+    each client its own proxy.
 
     Args:
         target: As for a `Client`: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that has been entered
-            and stays so: then its own callbacks answer the questions of a legacy-era upstream, it also gets the
+            and remains open: then its own callbacks answer the questions of a legacy-era upstream, it also gets the
             upstream's log messages, and it is not reconnected.
         name: The proxy's name, as for a `Server`; by default it presents itself as the upstream.
         client: Further arguments for the upstream `Client`, such as ``mode`` or ``timeout``.
-        settings: Those of `ProxyOptions`. By default the instructions are those of the upstream. The hints of ``lists``
-            are for results of an upstream that gives none, the pages are the upstream's, and ``input`` says how the
-            upstream's questions are passed on.
+        settings: Those of `ProxyOptions`. By default the instructions are those of the upstream. The cache hints of
+            ``lists`` apply to results for which the upstream gives none, the pages are the upstream's, and ``input``
+            says how the upstream's questions are passed on.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
 
-    Entering a run raises what entering the `Client` raises.
+    Starting a run raises the exceptions that entering the `Client` raises.
     """
 
     _ends_on_sigterm = True  # a host's SIGTERM must not leave the upstream's process behind
@@ -253,7 +253,7 @@ class ProxyServer(BaseServer):
 
     def _make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds)
-        # Listening is the proxy's own: its clients may speak another era than the upstream does.
+        # The proxy handles listening itself: its clients may speak another era than the upstream does.
         return self._offered, ListeningFeature(self._capabilities)
 
     # --- identity ------------------------------------------------------------------------------------------------

@@ -81,11 +81,11 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     Args:
         context: The context of the request.
         method: The method of the question.
-        params: Its parameters, as they came.
-        spoken: The revision in which they came.
+        params: The parameters of the question, as received.
+        spoken: The upstream's revision.
 
     Raises:
-        McpError: If it is malformed: -32602.
+        McpError: If the question is unknown or malformed: -32602.
     """
     spec = method_spec(spoken, method) if isinstance(method, str) and method in ASKING else None
     if spec is None:
@@ -113,7 +113,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     def words(revision: str) -> dict[str, Any] | None:
         if method == "roots/list":
             return None
-        # Nothing is translated if the revision is the same, so that unknown fields pass.
+        # Nothing is translated if the revision is the same, so that unknown fields are kept.
         wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
         wire.pop("_meta", None)
         if identity is not None and rules_of(revision).elicitation_ids:
@@ -147,14 +147,14 @@ def in_words_of(
     Args:
         revision: The client's revision.
         method: The method of the request.
-        result: The result as it came.
-        spoken: The revision in which it came.
-        hints: The cache hints for a result without its own.
+        result: The result, as received.
+        spoken: The upstream's revision.
+        hints: The cache hints for a result that has none.
 
     Raises:
-        McpError: If it is malformed, and so can't be translated: -32603.
+        McpError: If the result is malformed, and so can't be translated: -32603.
     """
-    # The result stays unchanged, so that unknown fields pass and nothing is validated twice.
+    # The result stays unchanged, so that unknown fields are kept and nothing is validated twice.
     if revision == spoken:
         return result
     rules = rules_of(revision)
@@ -177,7 +177,7 @@ def in_words_of(
         for message in wire["messages"]:
             message["content"] = downgraded_block(message["content"], revision)
     if not rules.modern:
-        # Clients of the legacy era may be strict about fields that they don't know.
+        # Clients of the legacy era may refuse fields that their revision does not define.
         for name in _MODERN:
             wire.pop(name, None)
         return wire

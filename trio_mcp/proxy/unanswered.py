@@ -30,23 +30,23 @@ Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 MAX_GIVEN_UP: Final = 1000
 """How many given-up calls are remembered individually; of older ones, only whether all belonged to one client."""
 CALL: Final = "call"
-"""The key in a question's metadata: the context of the client's call that it is about, or None."""
+"""The key in a question's metadata for the context of the client's call that the question is about, or None."""
 
 
 class UnansweredCalls:
     """The calls that an upstream has not responded to, including those given up, and the client of each.
 
     Args:
-        heard: Called as a notification arrives, so that one that belongs to a call comes before its result; with this
-            object, the notification, and the related request if the transport knows it.
+        heard: Called with this object, a notification, and the related request if the transport knows it. This happens
+            on arrival, so that the notifications of a call are passed on before its result.
     """
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
         self._waited_for: dict[RequestId, ServedContext[Any]] = {}  # in the order in which they were sent
-        # The clients are held weakly: most of them leave long before the connection to the upstream does.
+        # The references to clients are weak: most clients leave long before the connection to the upstream ends.
         self._given_up: dict[RequestId, Callable[[], object]] = {}
-        self._older: Callable[[], object] | None = None  # the client of those beyond `MAX_GIVEN_UP`
+        self._older: Callable[[], object] | None = None  # the client of the calls beyond `MAX_GIVEN_UP`
 
     @contextlib.contextmanager
     def entered(self, context: ServedContext[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
@@ -62,7 +62,7 @@ class UnansweredCalls:
         try:
             yield opened
         except HttpError as exc:
-            refused = exc.trouble != "gateway"  # a gateway's error does not say whether the request got through
+            refused = exc.trouble != "gateway"  # a gateway's error does not say whether the server got it
             raise
         finally:
             if entered is not None:
@@ -73,10 +73,10 @@ class UnansweredCalls:
 
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
         # The upstream may still be working on the call, ask about it or send notifications for it. Few upstreams ever
-        # respond to a cancelled call, and their silence proves nothing, so it is kept until the connection ends.
+        # respond to a cancelled call, and their silence proves nothing, so the call is kept until the connection ends.
         self._given_up[request_id] = client
         if len(self._given_up) > MAX_GIVEN_UP:
-            # The oldest loses its id, but not its client: a question may still be about it.
+            # The id of the oldest call is dropped, but its client is not: a question may still be about the call.
             oldest = self._given_up.pop(next(iter(self._given_up)))
             same = self._older is None or self._older() is oldest()
             self._older = oldest if same else _nobody
@@ -85,7 +85,7 @@ class UnansweredCalls:
         """Look at a message from the upstream, in the order of arrival, and return its metadata with the call added."""
         related: RequestId | None = metadata.get(RELATED)
         # The call of a question is looked up here because its handler may run after the call has ended. A batch may
-        # hold requests, and has one set of metadata for all of them.
+        # contain requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)
@@ -114,11 +114,11 @@ class UnansweredCalls:
         )
 
     def meant(self, related: RequestId | None) -> ServedContext[Any] | None:
-        """Return the call that a message of the upstream belongs to, if its client still waits for it.
+        """Return the call that a message from the upstream belongs to, if its client still waits for the call.
 
         Args:
-            related: The request that it came with, if the transport knows. Otherwise it belongs to the last call, if
-                all calls belong to one client.
+            related: The request that the message came with, if the transport knows. Otherwise the message belongs to
+                the last call, provided that all calls belong to one client.
         """
         if related is not None:
             return self._waited_for.get(related)
@@ -128,4 +128,4 @@ class UnansweredCalls:
 
 
 def _nobody() -> None:
-    """Stand for the client of older calls that belong to several clients: it equals no client."""
+    """Represent the client of older calls that belong to several clients: the result, None, equals no client."""

@@ -39,7 +39,8 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
-_LISTENING = Backoff(longest=60.0, attempts=None)  # between two subscriptions, for as long as the connection lasts
+# The waits between two subscriptions, for as long as the connection lasts.
+_LISTENING = Backoff(longest=60.0, attempts=None)
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),
@@ -54,12 +55,12 @@ class Upstream:
 
     Args:
         proxy: The proxy.
-        mirror: Called with the client each time it is connected.
+        mirror: Called with the client each time a connection is made.
         make_client: Makes a client.
         given: A client to use instead of making one.
 
     Attributes:
-        client: The current connection, or the last one if that is lost.
+        client: The current connection, or the last one if it has been lost.
     """
 
     client: Client
@@ -102,7 +103,7 @@ class Upstream:
             async with self._connecting:
                 if not self._connected:  # another call may have reconnected while this one waited
                     assert self._nursery is not None
-                    # The run holds the connection, which outlives the call that opens it.
+                    # The connection belongs to the run's nursery, as it outlives the call that opens it.
                     await start(self._nursery, self._hold)
         return self.client
 
@@ -141,7 +142,7 @@ class Upstream:
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def request(self, context: ServedContext[Any], params: dict[str, Any]) -> dict[str, Any]:
-        """Pass a request on.
+        """Forward a request to the upstream, and return the result.
 
         Raises:
             McpError: The upstream's error, unchanged; or -32603, naming the upstream, if it did not respond.
@@ -205,7 +206,7 @@ class Upstream:
                         try:
                             await client.request(method, {"level": level})
                         except McpError:
-                            # It counts as set: otherwise every call would ask again, and be refused again.
+                            # The level counts as set: otherwise every call would ask again, and be refused again.
                             self._log_level = level
                             raise
                     self._log_level = level
@@ -214,7 +215,7 @@ class Upstream:
         return self._log_level is not None and SEVERITY[self._log_level] <= SEVERITY[level]
 
     async def tell(self, method: str) -> None:
-        """Send the upstream a notification, if it speaks the legacy era."""
+        """Send the upstream a notification, if it is connected and speaks the legacy era."""
         if self._connected and not self.client.session.modern:
             with contextlib.suppress(TrioMcpError):
                 await self.client.session.send_notification(method)
@@ -226,7 +227,7 @@ class Upstream:
 
         Args:
             method: The method of the question.
-            params: Its parameters.
+            params: The parameters of the question.
             asked: The call, if it is known; no client may be asked a question that another client's call caused.
 
         Raises:
@@ -247,17 +248,17 @@ class Upstream:
         try:
             return await question
         except RoundEnded:
-            raise McpError(INVALID_REQUEST, "the request that this is about has ended") from None
+            raise McpError(INVALID_REQUEST, "the request that this question is about has ended") from None
         except TransportError as exc:
             raise McpError(INVALID_REQUEST, f"the client can't be asked: {exc}") from None
 
     def heard(self, calls: UnansweredCalls, notification: Notification, related: RequestId | None) -> None:
-        """Pass a notification of the upstream on to the client that it is for.
+        """Forward a notification from the upstream to the client that it is meant for.
 
         Args:
             calls: The calls that the upstream has not responded to.
             notification: The notification.
-            related: The request that it came with, if the transport knows.
+            related: The request that the notification came with, if the transport knows.
         """
         method, params = notification.method, notification.params or {}
         if method == "notifications/message":
@@ -265,7 +266,7 @@ class Upstream:
         elif method == "notifications/elicitation/complete":
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
-        # Notifications of the specification are handled elsewhere; an extension's goes to the call it belongs to.
+        # Other notifications of the specification are handled elsewhere; one of an extension goes to its call.
         elif not is_spec_method(method) and (call := calls.meant(related)) is not None:
             call.send_notification_nowait(method, params)
 
@@ -276,9 +277,10 @@ class Upstream:
         if (call := calls.meant(related)) is not None:
             if wants_log(call.client, SEVERITY[level]):
                 call.send_notification_nowait("notifications/message", params)
-        elif related is None:  # it need not belong to a call
+        elif related is None:  # the message need not belong to a call
             connections = [each for run in self._settings.runs for each in run.connections]
-            # It is sent only if there is a single client, and no pending call of another one that it might be about.
+            # The message is sent only if there is a single client and every pending call, which the message might be
+            # about, is this client's.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
@@ -298,13 +300,13 @@ class Upstream:
             logger.warning("the upstream server %r does not announce its changes: %s", self.name, exc)
 
     def _announce_lists(self) -> None:
-        for method, _, _ in _LISTS.values():  # any of them may have changed while the connection was lost
+        for method, _, _ in _LISTS.values():  # any list may have changed while the connection was lost
             self._announce(method)
 
     async def _listen(
         self, client: Client, heard: Callable[[Any], None], missed: Callable[[], None], **wanted: Any
     ) -> None:
-        """Listen for changes until the connection is lost; in the modern era a subscription may end before that.
+        """Listen for changes until the connection is lost; resubscribe if a subscription ends before (modern era).
 
         Args:
             client: The connection.
@@ -327,11 +329,11 @@ class Upstream:
                         attempt = 0
                         heard(event)
             except TransportError:
-                pass  # the subscription's stream broke, or the link; the latter ends the session, seen below
+                pass  # the subscription's stream or the link broke; in the latter case the session is closed
             if client.session.closed:
                 return
             # A server that ends each subscription at once must not make the proxy spin.
-            # Never None, as there is no limit on attempts; `or 0` only tells the type checker.
+            # The wait is never None, as there is no limit on attempts; `or 0` only tells the type checker.
             await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
             attempt, again = attempt + 1, True
 
@@ -352,7 +354,7 @@ class Upstream:
 
         with scope:
             while True:
-                # Read before listening: a reconnection while the subscription ends must not be missed.
+                # The event is read before listening: a reconnection while the subscription ends must not be missed.
                 lost = self._reconnected
                 try:
                     await self._listen(
@@ -362,7 +364,7 @@ class Upstream:
                     logger.warning("the upstream server %r does not announce changes of %r: %s", self.name, uri, exc)
                     return
                 await lost.wait()
-                self._announce(RESOURCE_UPDATED, uri)  # it may have changed while the connection was lost
+                self._announce(RESOURCE_UPDATED, uri)  # the resource may have changed meanwhile
 
 
 # Used only for a client that has asked for progress: the upstream is then asked for it as well.
@@ -378,7 +380,7 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        # Each connection has its own: an upstream that was restarted knows nothing of earlier calls.
+        # Each connection has calls of its own: an upstream that was restarted knows nothing of earlier calls.
         self._unanswered = calls = UnansweredCalls(upstream.heard)
         self._connection.inputs = HandedOn(upstream.answer, calls)
 

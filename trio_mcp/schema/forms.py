@@ -15,7 +15,7 @@ from trio_mcp.schema.validator import SchemaError, SchemaValidator
 
 __all__ = ["Form"]
 
-# Fields listed in an error message. Chosen: the server may name any number.
+# The maximum number of fields that an error message lists. Chosen: a server's form may have any number.
 MAX_SHOWN_FIELDS = 10
 
 
@@ -54,7 +54,7 @@ class Form:
         """Describe the problem with an answer in one line; return None if it is valid.
 
         Raises:
-            SchemaError: If finding out would cost too much.
+            SchemaError: If the validation would cost too much.
         """
         # JSON Schema allows unknown fields by default; in a form they are a mistake, most likely in a name, unless the
         # schema allows them explicitly.

@@ -2,14 +2,14 @@
 
 2026-07-28 `basic/index`, section JSON Schema Usage: 2020-12 unless the schema names another dialect, no network
 ``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``, which is far faster
-than the pure-Python library and loads in a fraction of the time. It can't be interrupted, so the possible cost of a
-validation is counted before it starts. ``format`` is an annotation, as in 2020-12.
+than the pure-Python library and loads in a fraction of the time. A validation can't be interrupted, so its possible
+cost is counted before it starts. ``format`` is an annotation, as in 2020-12.
 
 A schema is taken apart into subschemas. Each place in a value is examined by some of them, each of them possibly many
 times: shared and recursive references multiply, so a small schema can take exponential time. The subschemas that
-examine a place, with these numbers, are called a state; the state of a member or item follows from its parent's. States
-are computed when a value first leads to them, and kept, so counting is a walk over the value with one dictionary lookup
-per step. One examination of a place by a simple subschema is called a look; it is the unit of cost.
+examine a place, and how often each does, are called a state; the state of a member or item follows from its parent's.
+States are computed when a value first leads to them, and kept, so counting is a walk over the value with one dictionary
+lookup per step. One examination of a place by a simple subschema is called a look; it is the unit of cost.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ DIALECTS = (
 )
 """The values of ``$schema`` that are supported, each with or without an empty fragment."""
 
-# Explaining what is wrong takes longer than finding that something is: up to 6 µs for each error, as measured. The
-# error messages quote the value, so their bytes are limited too.
+# Explaining the errors takes longer than finding out that there is one: up to 6 µs for each error, as measured. The
+# error messages quote the value, so their bytes are limited, too.
 MAX_EXPLAINED_ERRORS = 100_000
 MAX_EXPLAINED_BYTES = 50_000_000
 # How many errors are shown, and how many characters of each. Chosen: a person or a model reads them as one line.
 MAX_EXPLANATIONS = 3
 MAX_EXPLANATION = 300
 
-# Chosen: far beyond real schemas. They bound the time to compile a schema, and the recursion of the library on it.
+# Chosen: far beyond real schemas. They bound the time to compile a schema, and the depth of the library's recursion.
 MAX_SUBSCHEMAS = 10_000
 MAX_SCHEMA_DEPTH = 100
 
 # Costs in looks; a look takes about 50 ns, as measured with jsonschema-rs 0.60.
-_PATTERN_SIZE = 20  # compiling a pattern, in subschemas that take as long to compile
+_PATTERN_SIZE = 20  # the number of subschemas that take as long to compile as one pattern
 _FLOAT = 40  # comparing with a float of an enum
 _CONTAINER = 4  # comparing with an array or object
 # Each unevaluated* evaluates the subschemas beside it again, up to 2.6 times as measured; nested ones multiply.
 _UNEVALUATED_FACTOR = 3
 
-# Keywords by the shape of their subschemas: a list, a single one, a mapping. The keywords of all drafts are mixed: one
-# that a draft does not know is counted although it costs nothing there, which errs on the safe side.
+# Keywords by the shape of their subschemas: a list, a single one, a mapping. The keywords of all drafts are mixed: a
+# keyword that a draft does not define is counted although it costs nothing there, which errs on the safe side.
 _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
 _MAPS = ("dependentSchemas", "dependencies")
@@ -78,9 +78,9 @@ class Part:
     """One subschema, and the subschemas that it applies, by the place they examine.
 
     Attributes:
-        cost: The cost of one look by its own keywords.
-        patterns: The number of patterns it matches against a string.
-        key_patterns: The number of patterns it matches against each key.
+        cost: The cost of one look, for the subschema's own keywords.
+        patterns: The number of patterns that the subschema matches against a string.
+        key_patterns: The number of patterns that the subschema matches against each key.
         factor: How often the subschemas at the same place may be evaluated for one evaluation of this one.
         rank: An order in which parts at the same place come after the parts that apply them.
         here: The subschemas that examine the same place, references included.
@@ -139,7 +139,7 @@ class _Dismantling:
     def _visit(self, schema: Any) -> Part:
         """Return the part of a subschema, after entering everything below it."""
         # Subschemas are identified by object, so one that several places refer to is entered once. A list of pending
-        # ones replaces recursion, which a hostile schema could make too deep.
+        # subschemas replaces recursion, which a hostile schema could make too deep.
         if not isinstance(schema, dict):
             return _NOTHING
         if id(schema) not in self._parts:
@@ -164,11 +164,11 @@ class _Dismantling:
             raise SchemaError(f"the schema is too large: more than {MAX_SUBSCHEMAS} subschemas")
         if depth > MAX_SCHEMA_DEPTH:
             raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
-        # An id inside would be a new base for the references below it. Refusing it keeps references simple: each is a
-        # fragment of the one document.
+        # An id inside the schema would be a new base for the references below it. Refusing it keeps references simple:
+        # each is a fragment of the one document.
         if isinstance(schema.get(self._id), str) and schema is not self._schema:
             raise SchemaError(f"the schema embeds another one with an {self._id} of its own, which is not supported")
-        # A dynamic anchor may be resolved in another place, but not without a second one of that name or a second
+        # A dynamic anchor could be resolved elsewhere only if there were a second anchor of its name or a second
         # document, and both are refused.
         for anchor in {schema[key] for key in _ANCHORS if isinstance(schema.get(key), str)}:
             if self._anchors.setdefault(anchor, schema) is not schema:
@@ -252,10 +252,10 @@ def _own_cost(schema: dict[str, Any]) -> int:
     """Return the cost of one look apart from subschemas: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
-    # Each required name is looked up. `dependencies` may hold lists of names or schemas.
+    # Each required name is looked up. `dependencies` may contain lists of names or schemas.
     for key in ("dependentRequired", "dependencies"):
         cost += sum(len(values) if isinstance(values, list) else 1 for values in _map(schema, key).values())
-    # Comparing stops at the first difference, but a hostile value differs only at the end.
+    # A comparison stops at the first difference, but a hostile value may differ only at the end.
     if "const" in schema:
         cost += _comparison(schema["const"])
     choices = _list(schema, "enum")
@@ -354,16 +354,16 @@ class CostModel:
         """Count the looks that validating a value could take.
 
         Raises:
-            SchemaError: If they are too many, or the value or the references are nested too deeply.
+            SchemaError: If the looks are too many, or the value or the references are nested too deeply.
         """
-        # States are dropped between validations only: during one, those in use refer to each other.
+        # States are dropped only between validations: during a validation, the states in use refer to each other.
         if len(self._states) > MAX_STATES:
             self._states.clear()
             self._start = self.state({self._root: 1})
         known = len(self._states)
         work = 0
-        # An entry has places with their states, the number of levels above them, and the number of subschemas around
-        # them. Its places are an iterator over the members of one container, so a wide value takes no memory here.
+        # Each entry has places with their states, the number of levels above them, and the number of subschemas around
+        # them. The places are an iterator over the members of one container, so a wide value takes no memory here.
         pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
         while pending:
             places, depth, hops = pending.pop()
@@ -390,9 +390,9 @@ class CostModel:
     def errors(self, value: Any) -> tuple[int, int]:
         """Count the errors that a value could have, and the bytes of the value and of paths that they could quote.
 
-        Call it after `work`, which bounds the walk.
+        Call this after `work`, which bounds the walk.
         """
-        # Every look at a place may find an error, and quotes what it looked at and the path to it.
+        # Every look at a place may find an error, whose message quotes the value at the place and the path to it.
         count = echo = 0
         pending = [(value, self._start, 0, 0, 0)]
         while pending:
@@ -490,7 +490,7 @@ class _State:
 def _spread(lookers: _Lookers) -> tuple[_Lookers, int]:
     """Add all parts that these apply at the same place; return them with their counts, and the depth of nesting.
 
-    They are visited in the order of their ranks, so that a part's count is complete before it is passed on.
+    The parts are visited in the order of their ranks, so that a part's count is complete before it is passed on.
     """
     times, hops = dict(lookers), dict.fromkeys(lookers, 1)
     ready = [(part.rank, part) for part in lookers]
@@ -518,7 +518,7 @@ class SchemaValidator:
     """
 
     def __init__(self, schema: Any, *, formats: bool = False) -> None:
-        # All checks of a schema are here, at registration or first use, so that `problem` can only fail on the value.
+        # All checks of a schema are here, at registration or first use, so that only a value can make `problem` fail.
         if not isinstance(schema, (dict, bool)):
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
@@ -530,12 +530,12 @@ class SchemaValidator:
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
 
     def problem(self, value: Any) -> str | None:
-        """Describe the problem with a value in one line; return None if it conforms.
+        """Describe the problem with a value in one line; return None if the value conforms.
 
         Raises:
-            SchemaError: If finding out would cost too much.
+            SchemaError: If the validation would cost too much.
         """
-        self._model.work(value)  # raises if it would cost too much
+        self._model.work(value)  # raises if the validation would cost too much
         try:
             return None if self._validator.is_valid(value) else self._explain(value)
         except ValueError as exc:
@@ -545,11 +545,11 @@ class SchemaValidator:
         """Return the keywords that a value breaks, each with a JSON pointer to the place in the value.
 
         Raises:
-            SchemaError: If finding out would cost too much.
+            SchemaError: If the validation or the explanation would cost too much.
         """
         self._model.work(value)
         if self._verbose(value):
-            raise SchemaError("it does not conform to the schema; it is too large to say where")
+            raise SchemaError("the value does not conform to the schema, and is too large to say where")
         found = []
         for error in self._validator.iter_errors(value):
             steps = [str(step).replace("~", "~0").replace("/", "~1") for step in error.instance_path]
@@ -563,13 +563,13 @@ class SchemaValidator:
 
     def _explain(self, value: Any) -> str:
         if self._verbose(value):
-            return "it does not conform to the schema; it is too large to say where"
+            return "the value does not conform to the schema, and is too large to say where"
         shown = [
             f"{_place(each['instanceLocation'])}: {_line(each['error'])}"
             for each in self._validator.evaluate(value).errors()
         ]
         more = [f"and {len(shown) - MAX_EXPLANATIONS} more"] if len(shown) > MAX_EXPLANATIONS else []
-        return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "it does not conform to the schema"
+        return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "the value does not conform to the schema"
 
 
 def compiled(
@@ -588,10 +588,10 @@ def compiled(
     import jsonschema_rs  # on first use: most programs validate nothing
 
     # This engine matches in linear time. Up to this size of a pattern, a byte takes 2 µs at most, as measured, and
-    # mostly a thousandth of that.
+    # usually a thousandth of that.
     linear = jsonschema_rs.RegexOptions(size_limit=50_000)
-    # A backtracking engine for look-around, which the other one does not support, and for larger patterns. The limit
-    # on its steps bounds the time of a match; the higher costs reflect it.
+    # A backtracking engine for look-around, which the other engine does not support, and for larger patterns. The limit
+    # on its steps bounds the time of a match; the higher costs below reflect this limit.
     fancy = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=200_000)
     problem: Exception | None = None
     for options, per_byte, per_match in ((linear, 1, 1), (fancy, 20, 200)):
@@ -612,7 +612,7 @@ def _refuse(uri: str) -> Any:
 
 
 def _place(pointer: str) -> str:
-    """Write a JSON pointer as subscripts in Python."""
+    """Return a JSON pointer in the form of Python subscripts."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
     return _line("".join(f"[{step}]" if step.isdecimal() else f"[{step!r}]" for step in steps)) or "the value"
 

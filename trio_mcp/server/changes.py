@@ -5,7 +5,7 @@ listeners, a slice at a time. A listener whose link has room is told at once. If
 set of topics, and its own task waits for room. So a listener has at most one pending notification for each topic,
 several changes become one notification, and a listener that does not read does not delay the others.
 
-Guarantee: after a change was announced, each listener of its topic gets at least one notification sent after it.
+Guarantee: each listener of a topic gets at least one notification that is sent after a change has been announced.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
 Topic: TypeAlias = tuple[str, str | None]
 """The method of a notification, and the URI of its resource, or None for a list."""
 
-# Chosen: more than a person can keep an eye on, and a bound on the memory that one client can take.
+# Chosen: more than a person can keep an eye on, and a bound on the memory that one client can use.
 MAX_SUBSCRIPTIONS = 1000
 """The number of resources that one client may watch."""
 
@@ -56,14 +56,14 @@ class Listener:
     Args:
         send: Passes the notification of a topic to the link without waiting, and returns whether there was room.
         room: Waits until there may be room.
-        spawn: Starts an async function in a task. Needed with `open`; `run` is such a task itself.
+        spawn: Starts an async function in a task. Only `open` needs it, as the caller of `run` provides a task.
 
     Attributes:
-        topics: The topics it is notified of; only `Changes` modifies them.
+        topics: The topics that the listener is notified of; only `Changes` modifies them.
     """
 
     # The states: not open yet (everything is kept in _dirty), idle (a change is sent directly), and catching up (a task
-    # sends the topics in _dirty as there is room; new changes join them, so that the order is kept).
+    # sends the topics in _dirty whenever there is room; new changes join them, so that the order is kept).
 
     # There may be thousands, one for each client: slots keep them small.
     __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "_spawn", "topics")
@@ -85,11 +85,11 @@ class Listener:
 
     @property
     def waiting(self) -> tuple[Topic, ...]:
-        """The changes that it has not been told of yet, in order."""
+        """The changes that the listener has not been told of yet, in order."""
         return tuple(self._dirty)
 
     def open(self) -> None:
-        """Start telling the listener of changes; a task runs only while something waits for room."""
+        """Start telling the listener of changes; a task runs only while changes wait for room."""
         self._idle = True
         if self._dirty:
             self._wake()
@@ -107,7 +107,7 @@ class Listener:
         self._dirty.pop(topic, None)
 
     def end(self) -> None:
-        """Let `run` return once it has sent everything."""
+        """Let `run` return once it has sent all pending changes."""
         self._ended = True
         self._wake()
 
@@ -125,7 +125,7 @@ class Listener:
             # `room` passes no checkpoint if there is room: without this one, a long set would hold up the other tasks.
             await trio.lowlevel.checkpoint()
             await self._room()
-            topic = next(iter(self._dirty), None)  # None if it was forgotten during the wait
+            topic = next(iter(self._dirty), None)  # None if the last topic was forgotten during the wait
             # A topic stays until it has been sent: if there is no room after all, the loop waits again.
             if topic is not None and self._send(topic):
                 del self._dirty[topic]
@@ -156,8 +156,8 @@ class Changes:
     `announce` may be called from any thread; everything else only from the event loop.
 
     Args:
-        heard: Called with a topic and True when it gets its first listener, and with False when it loses its last. It
-            must neither block nor raise.
+        heard: Called with a topic and True when the topic gets its first listener, and with False when it loses its
+            last. The function must neither block nor raise.
     """
 
     def __init__(self, heard: Callable[[Topic, bool], None] | None = None) -> None:
@@ -165,7 +165,7 @@ class Changes:
         self._token = trio.lowlevel.current_trio_token()
         self._listeners: dict[Topic, dict[Listener, None]] = {}
         self._changed: dict[Topic, None] = {}
-        # The topic that is being told, and the listeners still to be told of it.
+        # The topic that listeners are being told of, and the listeners that are still to be told.
         self._topic: Topic = TOOLS_CHANGED, None
         self._waiting: list[Listener] = []
         self._parked = trio.lowlevel.ParkingLot()
@@ -189,7 +189,7 @@ class Changes:
         others[listener] = None
 
     def remove(self, listener: Listener, topic: Topic) -> None:
-        """Stop notifying a listener of a topic, and drop a pending change of it."""
+        """Stop notifying a listener of a topic, and drop a pending change of the topic."""
         if topic not in listener.topics:
             return
         listener.topics.discard(topic)
@@ -197,7 +197,7 @@ class Changes:
         others = self._listeners[topic]
         del others[listener]
         if not others:
-            # Nothing may be left for a topic without listeners: clients choose the URIs.
+            # No entry may remain for a topic without listeners: clients choose the URIs, and could fill the memory.
             del self._listeners[topic]
             self._changed.pop(topic, None)
             if self._heard is not None:
@@ -239,7 +239,7 @@ class Changes:
 
     async def run(self) -> None:
         """Tell listeners of changes, in slices; after each, other tasks get as much time as the slice took."""
-        # It takes half of the time at most, so that a server which announces changes constantly still serves requests.
+        # Telling takes at most half of the time, so that a server which announces changes constantly serves requests.
         while True:
             began = trio.current_time()
             self._tell_some()
@@ -252,12 +252,13 @@ class Changes:
         left = SLICE
         while left and (self._waiting or self._changed):
             if not self._waiting:
-                # Unmarked before its listeners are told, so that a change meanwhile is announced again.
+                # The topic is unmarked before its listeners are told, so that a change in the meantime marks it again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
-                # This can't raise KeyError: `remove` also takes a topic that loses its last listener out of `_changed`.
+                # This can't raise KeyError: when a topic loses its last listener, `remove` also deletes it from
+                # `_changed`.
                 self._waiting = list(self._listeners[self._topic])
-            some = self._waiting[-left:]  # taken from the end, where deleting moves no others
+            some = self._waiting[-left:]  # taken from the end, where a deletion moves no other items
             del self._waiting[-left:]
             for listener in some:
                 listener.tell(self._topic)
@@ -301,19 +302,19 @@ class Audience:
 
     @contextlib.contextmanager
     def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
-        """Notify a request of this client of some topics while the block runs."""
+        """Notify a request of this client of changes to these topics while the block runs."""
         self._listeners.add(listener)
         try:
             for topic in topics:
                 self._changes.add(listener, topic)
-            if self._ending:  # a request that comes while the server ends is acknowledged, and gets its result at once
+            if self._ending:  # a request that arrives during the shutdown is acknowledged, and gets its result at once
                 listener.end()
             yield
         finally:
             self._forget(listener)
 
     def end(self) -> None:
-        """Let ``subscriptions/listen`` requests, including later ones, return once they have sent everything."""
+        """Let ``subscriptions/listen`` requests, including later ones, return once they have sent all changes."""
         self._ending = True
         for listener in self._listeners:
             if listener is not self._lasting:  # that one belongs to the session, not to a request

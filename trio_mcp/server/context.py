@@ -1,4 +1,4 @@
-"""`Context`: the information about its request that a handler gets, and the actions that it can take."""
+"""`Context`: the information that a handler gets about its request, and the actions that it can take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-if TYPE_CHECKING:  # few servers ask, or know whom they serve, and imports take time
+if TYPE_CHECKING:  # few servers ask for input or check who the client is, and imports take time
     from trio_mcp.principal import Principal
     from trio_mcp.server.input.questions import Elicited, InputRequest
     from trio_mcp.server.input.rounds import AskingSettings, Rounds
@@ -56,8 +56,8 @@ class Context(RequestContext, Generic[StateT]):
         params: The request's parameters, as plain data. A middleware may replace them.
         state: The value that the server's lifespan yielded; None without a lifespan.
         principal: On whose behalf the request is made; None if that is unknown.
-        failure: The unexpected exception of a function, which has been logged and which the client sees without its
-            details; None if there was none. For middleware.
+        failure: The unexpected exception that a function raised, for middleware; None if there was none. It has been
+            logged, and the client sees only an error without its details.
     """
 
     # Slots keep this cheap, as each request has a context.
@@ -97,7 +97,7 @@ class Context(RequestContext, Generic[StateT]):
         if self._declared.rules.input_in_results or not isinstance(session, ServedSession) or not session.lasting:
             raise LocalProtocolError(
                 f"a request of {self.protocol_version} that belongs to no session has no session state: keep the data "
-                "in `ctx.state` by `ctx.principal`, or return a handle that the model passes to the next call"
+                "in `ctx.state`, keyed by `ctx.principal`, or return a handle that the model passes to the next call"
             )
         return session.session_state
 
@@ -179,7 +179,8 @@ class Context(RequestContext, Generic[StateT]):
         Args:
             method: The notification's method. Names of an extension usually begin with its prefix.
             params: The parameters: a model, or plain JSON data.
-            urgent: Whether it overtakes other notifications, and requests to the client, that wait to be sent.
+            urgent: Whether the notification overtakes other notifications and requests to the client that wait to be
+                sent.
 
         Raises:
             ValueError: If the protocol defines this notification; use the method made for it, if there is one.
@@ -203,7 +204,8 @@ class Context(RequestContext, Generic[StateT]):
         Args:
             level: ``"debug"``, ``"info"``, ``"notice"``, ``"warning"``, ``"error"``, ``"critical"``, ``"alert"`` or
                 ``"emergency"``.
-            data: A string, or anything else that pydantic can turn into JSON. No secrets: clients display it.
+            data: A string, or anything else that pydantic can turn into JSON. Don't include secrets: clients display
+                it.
             logger: The name of the logger.
 
         Raises:
@@ -233,19 +235,19 @@ class Context(RequestContext, Generic[StateT]):
     def close_stream(self, retry: float | None = None) -> bool:
         """End the HTTP response that carries this request, so that it isn't held open for long; the client reconnects.
 
-        The client is told when to reconnect. It then gets the messages sent in the meantime, and the result. This needs
-        an event store (``HttpOptions(event_store=…)``) and a client that has an event id to resume from: one of
-        2025-11-25, or of an earlier revision after a first message (2025-11-25 `basic/transports`, Sending Messages,
-        6).
+        The client is told when to reconnect, and then gets the messages sent meanwhile, and the result. This needs
+        an event store (``HttpOptions(event_store=…)``) and a client that has an event id to resume from: a client of
+        2025-11-25, or one of an earlier revision that has received a message (2025-11-25 `basic/transports`, Sending
+        Messages, 6).
 
         Args:
             retry: Seconds until the client should reconnect; ``HttpOptions(retry=…)`` by default.
 
         Returns:
-            Whether there was such a response; if not, nothing happens. Messages sent before this call still go out on
-            it, later ones are kept until the client has reconnected.
+            Whether there was such a response; if not, nothing happens. Messages sent before this call still go out in
+            it; later ones are kept until the client has reconnected.
         """
-        # Only the sink knows the transport; it returns False where a request has no separate stream.
+        # Only the sink has access to the transport; False means that the request has no separate stream.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
@@ -257,7 +259,7 @@ class Context(RequestContext, Generic[StateT]):
             retry: Seconds until the client should reconnect; ``HttpOptions(retry=…)`` by default.
 
         Returns:
-            Whether the client had one open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
+            Whether the client had it open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
         """
         return self._sink.close_stream(None, retry)
 
@@ -281,17 +283,17 @@ class Context(RequestContext, Generic[StateT]):
             model: A flat pydantic model: strings, numbers, booleans, and choices of strings (`Literal`, `enum.Enum`, or
                 a list of either). Fields may be optional or have defaults.
             key: The key of the question in the modern era; by default its number in the order of asking.
-            timeout: Seconds the user may take; with None only `InputOptions.ttl` limits it.
+            timeout: Seconds that the user may take; if None, only `InputOptions.ttl` limits the time.
 
         Raises:
             TypeError, ValueError: If an argument is invalid, or the model is not flat.
 
         Awaiting it raises `McpError` if the client has not declared the capability (-32021), if its answer does not fit
         the form (-32602) and, in the legacy era, if the client responds with an error; `RequestTimeout` after
-        ``timeout`` (legacy era); and `LocalProtocolError` if the request has ended or was cancelled, or its method may
-        not ask.
+        ``timeout`` (legacy era); and `LocalProtocolError` if the request has ended or was cancelled, or its method does
+        not allow questions.
 
-        When cancelled in the legacy era, the client is told.
+        If the wait for the answer is cancelled in the legacy era, the client is told.
         """
         from trio_mcp.server.input.questions import ask_form
 
@@ -310,7 +312,7 @@ class Context(RequestContext, Generic[StateT]):
 
         In the modern era the function runs again from its start when the user has answered: see `elicit`.
 
-        The answer only says whether the user agreed to visit it; the rest is between the user and your server.
+        The answer only says whether the user agreed to visit the page; the rest is between the user and your server.
         Otherwise this is like `elicit`.
 
         Args:
@@ -325,8 +327,8 @@ class Context(RequestContext, Generic[StateT]):
 
         return ask_url(self._served, message, url, elicitation_id, key, timeout)
 
-    # There is one overload for each kind of tools, and two for an answer with a type, which a loop asks for: a
-    # coroutine, not a question.
+    # There is one overload for each kind of tools, and two for an answer of a given type. With functions or a type, a
+    # loop asks, so these overloads return a coroutine and not a question.
     @overload
     def sample(
         self,
@@ -400,10 +402,11 @@ class Context(RequestContext, Generic[StateT]):
             max_tokens: The maximum length of each reply.
             tools: Functions that the model may call; or descriptions (`types.Tool`) of tools whose calls you run
                 yourself, to ask again with the results. Needs the client capability ``sampling.tools``.
-            tool_choice: Whether the model may, must or must not call a tool; with functions, in its first reply.
+            tool_choice: Whether the model may, must or must not call a tool; with functions, this applies to its first
+                reply.
             result_type: The type of the answer: a model, or anything else that pydantic can validate. A client without
-                ``sampling.tools`` is asked for JSON in a text.
-            max_rounds: How many times the model is asked, with functions or a ``result_type``.
+                ``sampling.tools`` is asked for JSON as text.
+            max_rounds: How many times the model is asked at most, with functions or a ``result_type``.
             details: Further details: see `SampleDetails`.
 
         Returns:
@@ -415,7 +418,7 @@ class Context(RequestContext, Generic[StateT]):
 
         Awaiting it raises what awaiting `elicit` raises. With functions or a ``result_type``, it also raises
         `SamplingError` if there is no answer after ``max_rounds`` rounds, and any `McpError` that a function raises.
-        When it is cancelled, so are the functions.
+        If the coroutine is cancelled, so are the functions.
         """
         # Deferred: few servers use sampling.
         from trio_mcp.server.input.sampling import SampleDetails, ask_model
@@ -445,7 +448,7 @@ class Context(RequestContext, Generic[StateT]):
 
         return ask_roots(self._served, key, timeout)
 
-    # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
+    # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so the overloads spell out up to three.
     @overload
     async def gather(self, first: InputRequest[A], /) -> tuple[A]: ...
     @overload
@@ -470,7 +473,7 @@ class Context(RequestContext, Generic[StateT]):
             # Awaiting a question here is an easy mistake, which should not look like an error in the answer.
             if not isinstance(request, InputRequest):
                 raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
-            # It counts as taken even if asking fails below: otherwise it would warn that it was forgotten.
+            # The question counts as taken even if asking fails below: otherwise it would warn that it was forgotten.
             request.take()
         return tuple(await self._served.asking.ask(requests))
 
@@ -498,7 +501,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
-        # This is empty outside a round, not an error: a function may look here before it has asked anything.
+        # Outside a round, this is empty and not an error: a function may look here before it has asked anything.
         rounds = self._served.rounds
         return {} if rounds is None else rounds.responses
 
@@ -513,7 +516,7 @@ refuse_attributes(Context)
 
 
 class ServedContext(Context[StateT]):
-    """A context with the attributes that the library uses; handlers see a `Context`, so no editor offers them.
+    """A context with the attributes that only the library uses. Handlers see a `Context`, so editors don't offer them.
 
     Attributes:
         connection: The client that sent the request.
@@ -571,7 +574,7 @@ class ServedContext(Context[StateT]):
 
         Args:
             settings: The settings of the mounted server.
-            params: The request's parameters, with the names that the mounted server knows.
+            params: The request's parameters, with the names that the mounted server uses.
         """
         # Both contexts share the incoming record: cancellation, and whether there was a response, apply to both.
         context: ServedContext[Any] = ServedContext(
@@ -582,7 +585,7 @@ class ServedContext(Context[StateT]):
         return context
 
     def go_on_as(self, other: ServedContext[Any]) -> None:
-        """Continue with another request: the one in which the client returns with the input that this one asked for."""
+        """Continue with the request in which the client returns the input that this one asked for."""
         # The handler keeps its context across the rounds, but its messages belong to the latest request.
         self._incoming, self._sink, self.client = other._incoming, other._sink, other.client
         # The identity is the same, as the request would have been refused otherwise; but its scopes may have changed.

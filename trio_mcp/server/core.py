@@ -92,7 +92,7 @@ class Core:
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
         check_on_trio()
-        await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
+        await trio.lowlevel.checkpoint()  # without a lifespan, nothing below would be a checkpoint
         async with contextlib.AsyncExitStack() as stack:
             if (clock := held_clock()) is not None:  # in a test; the threads of lifespans and async functions count too
                 stack.enter_context(clock.watching())

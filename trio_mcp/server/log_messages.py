@@ -23,8 +23,8 @@ MAX_PENDING_RECORDS = 1000
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
 
-# The protocol's levels that records of `logging` have, and the least number of each but the first. Other libraries call
-# their levels between INFO and WARNING NOTICE.
+# The protocol's levels that records of `logging` are sent with, and the lowest number of each but the first. Other
+# libraries define a level NOTICE between INFO and WARNING.
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical")
 _LEAST = (logging.INFO, logging.INFO + 1, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
@@ -38,7 +38,7 @@ def severity_of(level: Any) -> int:
 
     Raises:
         TypeError: If the level is not a string.
-        ValueError: If it is unknown.
+        ValueError: If the level is unknown.
     """
     check_choice("a log level", level, SEVERITY)
     return SEVERITY[level]
@@ -147,7 +147,8 @@ class McpLogHandler(logging.Handler):
 
     def _hand_over(self, context: RequestContext, params: dict[str, Any]) -> None:
         taken = context.send_notification_nowait("notifications/message", params)
-        # If refused, there was no room; but after the response or a cancellation a record does not count as dropped.
+        # A record that is refused after the response or a cancellation does not count as dropped, but one for which
+        # there was no room does.
         if not taken and not incoming_of(context).answered and not context.cancel_scope.cancel_called:
             self._drop()
 
@@ -157,5 +158,5 @@ class McpLogHandler(logging.Handler):
 
 
 def _level_of(number: int) -> str:
-    """Return the protocol's level for a number of `logging`, which has no notice, alert or emergency."""
+    """Return the protocol's level for a level number of `logging`; this is never alert or emergency."""
     return _LEVELS[bisect.bisect_right(_LEAST, number)]

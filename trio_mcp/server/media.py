@@ -25,9 +25,9 @@ __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_
 
 # Chosen: in Base64, which adds a third, a file of this size fits into a message of the default size.
 MAX_FILE: Final = 32 * 1024 * 1024
-"""The maximum size of a file that is read for a path, in bytes."""
+"""The maximum size of a file that is read from a path, in bytes."""
 
-# The first bytes of files, from the specifications of the formats; `image_type` knows the usual pictures.
+# The first bytes of files, from the specifications of the formats; `image_type` covers the common image formats.
 _BEGINNINGS: Final = (
     (rb".{4}ftypavif", "image/avif"),
     (rb"II\*\0|MM\0\*", "image/tiff"),
@@ -38,7 +38,7 @@ _BEGINNINGS: Final = (
     (rb"%PDF-", "application/pdf"),
     (rb"PK\x03\x04", "application/zip"),
 )
-# These are common names of formats that `mimetypes` knows by another name or, in some versions of Python, not at all.
+# These are common names of formats that `mimetypes` has under another name or, in some versions of Python, not at all.
 _FORMATS: Final = {
     "avif": "image/avif",
     "jpg": "image/jpeg",
@@ -89,7 +89,7 @@ class Image(_Media):
         mime_type: The media type.
 
     Raises:
-        TypeError: If not exactly one of path and data is given, or it is of the wrong type.
+        TypeError: If not exactly one of path and data is given, or the one given is of the wrong type.
         ValueError: If the file is too large or not a regular file, or its kind can't be determined.
         OSError: If the file can't be read.
     """
@@ -137,7 +137,7 @@ class Audio(_Media):
 
 @attrs.frozen(init=False)
 class File(_Media):
-    """A file that a tool, a resource or a prompt returns: ``File("report.pdf")``, read as by `Image`.
+    """A file that a tool, a resource or a prompt returns: ``File("report.pdf")``. It is read as `Image` reads it.
 
     It is sent as an embedded resource: as text if its kind is text and it is UTF-8, else as a blob.
 
@@ -154,7 +154,7 @@ class File(_Media):
         name: The name.
 
     Raises:
-        TypeError, ValueError, OSError: As for `Image`; but a file may be of an unknown kind.
+        TypeError, ValueError, OSError: As for `Image`, except that a file may be of an unknown kind.
     """
 
     data: bytes = attrs.field(repr=_size)
@@ -178,7 +178,7 @@ class File(_Media):
         """Return the file as a content block."""
         from trio_mcp.types.content import EmbeddedResource
 
-        # The URI has only the name: a client need not know where the file is.
+        # The URI contains only the name: a client need not know where the file is.
         return EmbeddedResource(resource=contents_of(self, f"file:///{quote(self.name)}"))
 
 
@@ -224,7 +224,7 @@ def _bytes_of(path: str | os.PathLike[str] | None, data: bytes | None, what: str
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"the data of {what} must be bytes, got {type(data).__name__}")
         return bytes(data)
-    # This comes first, as opening a pipe would wait for its other end.
+    # The check precedes the opening, as opening a pipe would wait for its other end.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{os.fspath(path)!r} is not a regular file")
     with open(path, "rb") as file:
@@ -239,7 +239,7 @@ def _kind_within(family: str, path: str | os.PathLike[str] | None, data: bytes, 
     if format is not None:
         known = _FORMATS.get(format.lower()) or _kind_by_name(f"_.{format}") or ""
         return known if known.startswith(f"{family}/") else format if "/" in format else f"{family}/{format.lower()}"
-    # The bytes count more than the name: a model's API refuses a picture whose declared type is wrong.
+    # The bytes take precedence over the name: a model's API refuses a picture whose declared type is wrong.
     for kind in (_kind_by_beginning(data), path and _kind_by_name(path)):
         if kind and kind.startswith(f"{family}/"):
             return kind

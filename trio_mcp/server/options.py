@@ -28,7 +28,7 @@ def _check_lifespan(name: str, value: object) -> None:
 
 def _check_middleware(name: str, value: Sequence[object]) -> None:
     for each in value:
-        # A class means that its parentheses were forgotten.
+        # For a class, the parentheses were forgotten.
         if not callable(each) or isinstance(each, type) or not accepts(each, 2):
             raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
 
@@ -45,16 +45,16 @@ class ProxyOptions(TypedDict, total=False):
         version: The server's own version, not the protocol's; by default ``"0.0.0"``.
         instructions: Guidance for the model that uses the server.
         middleware: Functions ``async (context, call_next) -> result`` around every request that has a handler, the
-            first outermost. One may read or replace ``context.params``, call ``await call_next()`` or not, and read or
-            replace the result (a plain dict). Exceptions pass through it.
+            first outermost. A middleware may read or replace ``context.params``, call ``await call_next()`` or not, and
+            read or replace the result (a plain dict). Exceptions pass through the middleware.
         revisions: The protocol revisions to serve.
-        expose_errors: Send clients the text of unexpected exceptions. For development only: it may hold secrets.
-        lists: The pages of lists, and how long clients may cache them.
+        expose_errors: Send clients the text of unexpected exceptions. For development only: it may contain secrets.
+        lists: The length of the pages of lists, and how long clients may cache them.
         input: How functions ask for input: keys and limits.
-        principal: ``(context) -> principal``, called for each request before its handler: on whose behalf the request
-            is made. It returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
-            `Context.principal`; only the same principal can resume a request that asks for input. If the function
-            raises, the request fails.
+        principal: ``(context) -> principal``, called for each request before its handler, to determine on whose behalf
+            the request is made. It returns a `Principal`, a string (its subject), or None if that is unknown. Handlers
+            find the principal in `Context.principal`; only the same principal can resume a request that asks for input.
+            If the function raises, the request fails.
         options: Limits, timeouts and hooks of each session.
     """
 
@@ -76,11 +76,11 @@ class ServerOptions(ProxyOptions, total=False):
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
             process, a listener, an in-memory client). Handlers find the state in `Context.state`.
         extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
-        functions: How many synchronous functions run at once.
+        functions: How the server describes functions, and how many synchronous ones run at once.
         visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
-            a request lists or names: whether it exists for this client. If not, it is left out of lists, and a request
-            that names it fails as for an unknown name. If the function raises, the entry is hidden and the exception
-            logged.
+            a request lists or names. It returns whether the entry exists for this client. If not, the entry is left out
+            of lists, and a request that names it fails as if the name were unknown. If the function raises, the entry
+            is hidden and the exception logged.
     """
 
     lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]

@@ -61,7 +61,7 @@ def _complete_results() -> type[CallToolResult]:
     return CallToolResult
 
 
-# Values of these types, other than models, become a block that is not just text with its JSON.
+# The types, other than models, whose values become a block other than JSON text.
 @functools.cache
 def _raw() -> tuple[type[Any], ...]:
     from trio_mcp.server.media import MEDIA
@@ -131,7 +131,7 @@ class Output:
         result = wire_for(value, revision)
         if self._validator is not None and not value.is_error:
             if "structured_content" not in value.model_fields_set:
-                raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
+                raise OutputError("the tool has an output schema, but its CallToolResult has no structured_content")
             if (problem := self._validator().problem(value.structured_content)) is not None:
                 raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
         if type(result.get("structuredContent", {})) is not dict and not rules_of(revision).any_structured_content:
@@ -153,8 +153,8 @@ def read_output(
         what: The tool, for error messages.
 
     Raises:
-        TypeError: If the type has no JSON Schema, or can't be structured as demanded.
-        ValueError: If the tool has a schema, but must not be structured.
+        TypeError: If the type has no JSON Schema, or ``structured`` is True for a type that can't be structured.
+        ValueError: If the tool has an explicit schema, but ``structured`` is False.
         SchemaError: If the explicit schema is invalid.
     """
     if structured is not None:
@@ -183,7 +183,7 @@ def read_output(
 
 @functools.lru_cache(maxsize=250)  # chosen: enough for most servers; it keeps models alive
 def _shared(kind: Structure, structured: bool, inline: bool) -> Output:
-    """Return the shared output of all tools that return this kind: making one takes longer than the rest of a tool."""
+    """Return the output that all tools of this return type share: making it takes longer than the rest of a tool."""
     returns, subject = kind.annotation, "the return type"
     # The warnings flag differs for scalars: see _serialized.
     warnings: Literal["error"] | bool = False if returns in _SCALARS else "error"
@@ -233,8 +233,8 @@ def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) ->
 
     def to_json_data(value: Any) -> Any:
         try:
-            # pydantic does not validate an instance of a model again, so one that was modified since is only noticed
-            # as a serialization warning: make it an error. For scalars warnings are off: they can't be such an
+            # pydantic does not validate an instance of a model again. If it has been modified since, the only sign is a
+            # serialization warning, which is an error here. For scalars, warnings are off: they can't be such an
             # instance, and collecting warnings costs more than everything else here.
             return dump(validate(value), mode="json", by_alias=True, warnings=warnings)
         except ValueError as exc:
@@ -306,8 +306,8 @@ def _items(value: Any, declared: bool = False) -> list[Any]:
     if value is None:
         # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
-    # A list becomes several blocks only if it is declared or found to contain some; otherwise it is data: one JSON
-    # text.
+    # A list becomes several blocks only if its type or its items say that it contains blocks; otherwise it is data, and
+    # becomes one JSON text.
     if isinstance(value, (list, tuple)) and (declared or any(map(_is_block, value))):
         return list(value)
     return [value]
@@ -364,7 +364,7 @@ def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
 def failure_result(
     name: str, exc: Exception, context: Any, describe: Callable[[Any, str, Exception, type[Exception]], str]
 ) -> dict[str, Any]:
-    """Return the wire form of the result for an exception of a tool's function.
+    """Return the wire form of the result for an exception that a tool's function raised.
 
     Args:
         name: The tool's name.

@@ -1,4 +1,4 @@
-"""The wire form of models for a given revision, without the fields and content blocks that it does not define."""
+"""The wire form of models for a given revision, without fields and content blocks that the revision does not define."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
 
 def downgraded_block(block: dict[str, Any], revision: str) -> dict[str, Any]:
     """Return a content block, or a text block in its place if the revision does not define its type."""
-    # The block becomes text instead of being dropped, so that the model on the other side learns that there was
-    # something. A resource link still has its URI, which a client may be able to read.
+    # The block becomes text instead of being dropped, so that the model on the other side learns that something was
+    # there. For a resource link, the text is its URI, which a client may be able to read.
     if block["type"] not in rules_of(revision).no_content:
         return block
     text = (

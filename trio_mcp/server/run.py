@@ -65,14 +65,14 @@ class Run:
         return exchange
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServedSession:
-        """Make a session that is fed its messages, and is in `connections` from its `begin` to its `finish`."""
-        # None, because there is no channel to read from: the HTTP session feeds each message of a POST to it.
+        """Make a session to which the caller feeds messages; `connections` has it from its `begin` to its `finish`."""
+        # None, because there is no channel to read from: the HTTP session feeds the message of each POST to it.
         return ServedSession(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
 
-        When cancelled, it responds to open ``subscriptions/listen`` requests, then cancels handlers and closes the
+        When cancelled, the run responds to open ``subscriptions/listen`` requests, then cancels handlers and closes the
         link.
         """
         # Only the connection below is ended: other links of the run are still served when this one is cancelled.
@@ -119,7 +119,7 @@ class Run:
             connections: The clients whose requests are ended; None for all.
             inner: The scope to cancel then instead of the whole block, so that the link around it can still flush.
         """
-        # The block is shielded. When cancelled, a task outside the shield first sends the responses, and then cancels
+        # The block is shielded. On cancellation, a task outside the shield first sends the responses, and then cancels
         # the block.
         async with background_nursery() as nursery:
             with trio.CancelScope(shield=True) as whole:
@@ -133,7 +133,7 @@ class Run:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by background_nursery at the end of the block
             clients = self.clients if connections is None else connections
-            # Collected before the listeners end, as no client has one afterwards.
+            # These clients are collected before the listeners end, as no client has a listener afterwards.
             ending = [client for client in clients if client.has_listeners]
             with trio.CancelScope(shield=True):  # bounded: each client has a deadline of close_grace seconds
                 await self.end_listening(connections)

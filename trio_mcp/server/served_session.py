@@ -35,7 +35,7 @@ __all__ = ["Permit", "ScopesMissing", "Served", "ServedSession", "SharedByClient
 
 # Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
-"""The maximum number of pages that a client was asked to visit and that are not yet complete (2025-11-25)."""
+"""How many pages that a client was asked to visit are remembered until they are complete (2025-11-25)."""
 
 
 class Served(Protocol):
@@ -127,12 +127,12 @@ class ServedSession(ServerSession):
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         return self._served.make_context(incoming, self._sink, self, self._state)
 
-    # The hooks of the session pass everything on to the server, which knows nothing of sessions.
+    # The hooks of the session forward everything to the server, which has no notion of sessions.
 
     async def received_request(self, context: RequestContext) -> Any:
-        # The refusal tells the client that the request was not carried out, so it may send it elsewhere.
+        # The refusal tells the client that the request was not carried out, so the client may send it elsewhere.
         if self.ending:
-            raise McpError(OVERLOADED, "the server is ending, and takes no further requests", {"ending": True})
+            raise McpError(OVERLOADED, "the server is ending, and accepts no further requests", {"ending": True})
         return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
@@ -151,7 +151,8 @@ class ServedSession(ServerSession):
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
 
-    # These two are for a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
+    # These two methods are for a session that is fed its messages (HTTP, legacy era); for one with a link, `Run` does
+    # the same.
 
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
@@ -165,7 +166,7 @@ class ServedSession(ServerSession):
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 
     def note_elicitation(self, elicitation_id: str) -> None:
-        """Remember that this client is asked to visit a page, so that only it is told of the completion."""
+        """Remember that this client is asked to visit a page, so that only this client is told of the completion."""
         # A completion may only go to the client that was asked (2025-11-25 `client/elicitation`, Completion
         # Notifications for URL Mode Elicitation).
         self._elicitations[elicitation_id] = None
@@ -173,17 +174,17 @@ class ServedSession(ServerSession):
             del self._elicitations[next(iter(self._elicitations))]
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """Tell the client that the user's work on a page is complete, if it was asked to visit it; from any thread."""
+        """If the client was asked to visit this page, tell it that the user has finished there; from any thread."""
         try:
             self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
-            pass  # all its clients have disconnected, too
+            pass  # the Trio run has ended, and with it all connections
 
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
-            # Sending may take a while, and a second call for the same page must send nothing: so this comes first.
+            # The entry is deleted first: sending may take a while, and a second call for the page must send nothing.
             del self._elicitations[elicitation_id]
-            # It is sent in a task, as sending waits while the client is slow to read.
+            # The notification is sent in a task, as sending waits while the client is slow to read.
             self._nursery.start_soon(self._send_completion, elicitation_id)
 
     async def _send_completion(self, elicitation_id: str) -> None:
@@ -206,12 +207,12 @@ class ServedSession(ServerSession):
             self._hear(method)
 
     def _note(self, notification: Notification) -> None:
-        # This comes first, as it decides whether the notification counts: without a handshake, `initialized` stays
-        # unset.
+        # The base class comes first, as it decides whether the notification is accepted: without a handshake,
+        # `initialized` stays unset.
         super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
-            # Before this, the server must not send notifications other than log messages (2025-11-25
-            # `basic/lifecycle`, Initialization); changes since `initialize` wait in the listener.
+            # Before ``notifications/initialized``, the server must not send notifications other than log messages
+            # (2025-11-25 `basic/lifecycle`, Initialization); changes since ``initialize`` wait in the listener.
             self._announcing = True
             self.listener.open()
 
@@ -239,7 +240,7 @@ class ServedSession(ServerSession):
         self._changes.remove(self.listener, (RESOURCE_UPDATED, uri))
 
     def _hear(self, method: str, uri: str | None = None) -> None:
-        """Notify the session of a topic, unless it must not get such notifications."""
+        """Notify the session of changes to a topic, unless it must not get such notifications."""
         # This depends on the handshake: the negotiated revision, and the capabilities that the server declared.
         try:
             self._check_outgoing(method)
@@ -283,8 +284,8 @@ class ServedSession(ServerSession):
         # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
         # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
-            # It waits for the handlers and for the link: a handler that ends only passes its result to the link, which
-            # may be cancelled once this returns.
+            # Waiting for the handlers is not enough: a handler that ends only passes its result to the link, which may
+            # be cancelled once this method returns.
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 

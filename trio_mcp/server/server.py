@@ -57,11 +57,12 @@ class Server(BaseServer):
         self._prompts = Deferred(self._make_prompts, add, ("prompts/list", "prompts/get"))
         self._completion = Deferred(self._make_completion, add, ("completion/complete",))
         self._listening = Deferred(self._make_listening, add, ("subscriptions/listen",))
-        # User-defined methods come and go while the server runs, and mounting copies them: the registry tells dispatch.
+        # User-defined methods come and go while the server runs, and mounting copies them, so the registry keeps the
+        # dispatch up to date.
         self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self._core.dispatch))
         self._mounts = Deferred(self._make_mounts)
         if self._core.settings.extensions:
-            self._custom.get()  # this feature declares them
+            self._custom.get()  # this feature declares the extensions
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
         return (*ordered, LoggingFeature(), self._listening)
@@ -113,9 +114,9 @@ class Server(BaseServer):
         return super()._family() if mounts is None else mounts.family()
 
     def _input_schema(self, tool: str) -> dict[str, Any] | None:
-        # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
+        # The HTTP transport uses this schema to compare the Mcp-Param-* headers of a call with its body.
         found = self._tools.registry.get(tool)
-        # Whether a client may know of a filtered tool is decided later, so the feature itself compares them.
+        # Whether a client may see a filtered tool is decided later, so the feature itself compares the headers.
         return None if found is None or found.filtered else found.definition.input_schema
 
     def _counts(self) -> dict[str, int]:
@@ -199,17 +200,17 @@ class Server(BaseServer):
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
         """Offer the return value of a function as a resource, or as many resources if the URI is a template.
 
-        Reading a URI calls the function registered for exactly this URI, or else that of the first template that
-        matches. The template's variables become arguments; a URI whose values don't fit the type hints does not match.
-        An async function runs in the event loop, any other in a thread; cancellation works as in `add_tool`. Callable
-        from any thread. Clients are notified that the list has changed.
+        Reading a URI calls the function registered for exactly this URI, or else the function of the first template
+        that matches. The template's variables become arguments; a URI whose values don't fit the type hints does not
+        match. An async function runs in the event loop, any other in a thread; cancellation works as in `add_tool`.
+        Callable from any thread. Clients are notified that the list has changed.
 
         Args:
             uri: An absolute URI, or a URI template (RFC 6570): see `UriTemplate`.
             function: A function of the template's variables (those of a query need defaults) and, optionally, a
                 `Context`. A returned string is sent as text, bytes as a blob. `types.TextResourceContents`,
-                `types.BlobResourceContents`, lists that contain one, and `types.ReadResourceResult` are sent as they
-                are. Anything else becomes JSON text.
+                `types.BlobResourceContents`, lists that contain one of these, and `types.ReadResourceResult` are sent
+                as they are. Anything else becomes JSON text.
             details: Further details of the resource: see `ResourceDetails`.
 
         Raises:
@@ -279,7 +280,8 @@ class Server(BaseServer):
             ValueError: If the name is invalid or taken.
         """
         _check_prompt(Server.add_prompt, details)
-        self._completion.get()  # it suggests the values that a prompt's type hints list, and declares that it does
+        # The completion feature suggests the values that a prompt's type hints list, and declares the capability.
+        self._completion.get()
         self._prompts.get().add(function, **details)
 
     def remove_prompt(self, name: str) -> None:
@@ -384,7 +386,7 @@ class Server(BaseServer):
         self._custom.get().add_method(name, function, params, result, extension)
 
     def notification(self, name: str, *, params: Model | None = None) -> Callable[[FunctionT], FunctionT]:
-        """Call a function for each notification of a name of your own, and return it unchanged.
+        """Call a function for each notification with a name of your own, and return the function unchanged.
 
         Write ``@server.notification("com.example/ping")``; see `add_notification`.
         """
@@ -393,10 +395,10 @@ class Server(BaseServer):
     def add_notification(
         self, name: str, function: Callable[..., Awaitable[object]], *, params: Model | None = None
     ) -> None:
-        """Call a function for each notification of a name that the protocol does not define.
+        """Call a function for each notification with a name that the protocol does not define.
 
-        A client's notifications are handled one by one, in the order of arrival, so a slow function delays the next
-        one; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
+        A client's notifications are handled one by one, in the order of arrival, so a slow function delays those that
+        follow; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
         function is cancelled when the session ends. In the modern era, a client on Streamable HTTP can't send
         notifications.
 
@@ -429,9 +431,9 @@ class Server(BaseServer):
     ) -> None:
         """Stop offering tools, resources and prompts for a while, and notify clients. Callable from any thread.
 
-        Write ``server.disable("delete_all")`` or ``server.disable(tags={"admin"})``. For clients it is as if they had
-        been removed; here they keep their names and their places. Running calls continue. Later additions are not
-        affected, whatever their tags; add those with ``enabled=False``.
+        Write ``server.disable("delete_all")`` or ``server.disable(tags={"admin"})``. For clients it is as if the
+        entries had been removed; in the server they keep their names and their places. Running calls continue. Later
+        additions are not affected, whatever their tags; add those with ``enabled=False``.
 
         Args:
             which: Names of tools and prompts, URIs of resources, and URI templates.
@@ -440,7 +442,7 @@ class Server(BaseServer):
 
         Raises:
             TypeError: If not exactly one of names and tags is given.
-            KeyError: If there is nothing of one of the names; nothing changes then.
+            KeyError: If nothing has one of the names; nothing changes then.
         """
         refuse_unknown(Server.disable, unknown)
         self._switch(False, which, tags, kind)
@@ -495,8 +497,8 @@ class Server(BaseServer):
         Raises:
             TypeError: If ``other`` is not a server, or is a proxy.
             ValueError: If the prefix is invalid, the server is already mounted here or would contain itself, both have
-                something of the same name or URI, or it has an extension that this server does not declare. Nothing is
-                mounted then. After mounting, ``other`` refuses additions that conflict with this server.
+                something with the same name or URI, or ``other`` has an extension that this server does not declare.
+                Nothing is mounted then. After mounting, ``other`` refuses additions that conflict with this server.
             RuntimeError: If ``other`` has a lifespan and this server is already running.
         """
         refuse_unknown(Server.mount, unknown)
@@ -525,8 +527,8 @@ def _check_prompt(function: Callable[..., Any], details: Mapping[str, Any]) -> N
 
 
 def _registering(function: Any, add: Callable[..., None], name: str, details: Mapping[str, Any]) -> Any:
-    """Register a function, or return a decorator: a decorator of users may be written with or without parentheses."""
-    if isinstance(function, str):  # @server.tool("name"), as FastMCP has it
+    """Register a function, or return a decorator: users may write the decorator with or without parentheses."""
+    if isinstance(function, str):  # @server.tool("name"), as in FastMCP
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))
     return register if function is None else register(function)

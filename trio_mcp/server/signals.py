@@ -53,13 +53,13 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
         sys.exit(INTERRUPTED)
     except TransportError as exc:
         sys.exit(f"the server can't continue: {exc}")  # a string: exit status 1, and the text goes to stderr
-    # The signal was caught above, but for the parent process it should look as if it had ended this one.
+    # SIGTERM was caught above, but to the parent process it should look as if the signal had ended this process.
     if terminated:
         sys.exit(128 + signal.SIGTERM)
 
 
 def run_network(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
-    """Serve sockets until SIGINT or SIGTERM, then shut down gracefully; a second signal ends it at once.
+    """Serve sockets until SIGINT or SIGTERM, then shut down gracefully; a second signal ends the server at once.
 
     Ctrl-C exits with status 130.
 
@@ -74,7 +74,7 @@ def run_network(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
 
 
 async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, Any]) -> int:
-    """Serve until the first signal, and print the URL to standard error; a second signal ends it at once.
+    """Print the URL to standard error, and serve until the first signal; a second signal ends the server at once.
 
     Args:
         name: The server's name.
@@ -90,7 +90,7 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         async with background_nursery() as nursery:
 
             async def await_signals() -> None:
-                # Only the first decides the exit status: a second one, of either kind, means impatience.
+                # Only the first signal decides the exit status: a second one, of either kind, means impatience.
                 received.append(await anext(signals))
                 shutdown.set()
                 await anext(signals)

@@ -1,4 +1,4 @@
-"""Statistics of a server. Imported when a program first asks."""
+"""Statistics of a server. Imported when a program first asks for them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ __all__ = ["ServerStatistics"]
 
 @attrs.frozen
 class ServerStatistics:
-    """Counts of a server's offers and current work, over all its runs and those of servers that it is mounted in.
+    """Counts of the items that a server offers and of its current work.
+
+    They cover all runs of the server and of the servers that it is mounted in.
 
     Attributes:
-        tools: Tools offered. Like the other kinds, this includes mounted ones.
+        tools: Tools offered. Like the counts of the other kinds, this includes mounted ones.
         resources: Resources offered, without templates.
         resource_templates: Resource templates offered.
         prompts: Prompts offered.
         completions: Arguments that have a completion function.
         runs: Active runs: lifespans entered and not left.
         sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
-        incoming: Requests without a response that were not cancelled, running or queued.
-        running: Running handlers, without ``subscriptions/listen``.
-        queued: Requests waiting until fewer handlers of their session run.
-        outgoing: Requests to clients that wait for a response.
+        incoming: Requests, running or queued, that have been neither responded to nor cancelled.
+        running: Running handlers, other than those of ``subscriptions/listen``.
+        queued: Requests that wait because too many handlers of their session are running.
+        outgoing: Requests that the server has sent to clients, and that are waiting for a response.
         parked: Handlers with ``park_input`` that wait for input between two requests.
         listening: Open ``subscriptions/listen`` requests.
         topics: Lists, and resources by URI, whose changes at least one client listens to.

@@ -1,7 +1,7 @@
 """The base of all wire models: names, unknown fields, revisions, and conversion to and from JSON data.
 
-There is one model per construct, with the fields of all revisions. Where a field or a class does not exist in all of
-them, its declaration says so; tests compare these declarations with the published schemas::
+There is one model per construct, with the fields of all revisions. If a field or a class does not exist in every
+revision, its declaration says so; tests compare these declarations with the published schemas::
 
     class Tool(WireModel):
         name: str                                            # in every revision, required
@@ -24,11 +24,11 @@ from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["Number", "Span", "WireModel", "always", "class_span", "field_span", "make", "only", "since", "until"]
 
-# JSON numbers keep their type: 50 stays an int and 0.5 a float. Strict, because pydantic would take True for 1.
+# JSON numbers keep their type: 50 stays an int and 0.5 a float. Strict, because pydantic would accept True as 1.
 Number = Annotated[int, Strict()] | Annotated[float, Strict()]
 
-# The entry of a field's `json_schema_extra` that holds its revisions: pydantic keeps it with the field, and ignores it
-# when it validates.
+# The entry of a field's `json_schema_extra` for the field's revisions: pydantic keeps it with the field, and ignores it
+# in validation.
 _SPAN_KEY = "revisions"
 
 # A row for each field: its name, its wire name, how its value is converted, and how None is handled.
@@ -114,7 +114,7 @@ class WireModel(BaseModel):
     """
 
     # defer_build: building a validator costs far more than declaring a model, and no program uses all models.
-    # extra="allow": a peer may speak a later revision or an extension, and proxies must pass on what they don't know.
+    # extra="allow": a peer may use a later revision or an extension, and proxies must pass on fields unknown to them.
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=_wire_name,
         validate_by_name=True,
@@ -171,9 +171,9 @@ class WireModel(BaseModel):
 
 
 def make(model: type[ModelT], **values: Any) -> ModelT:
-    """Return what ``model(**values)`` returns, or raise what it raises, but build no validator that has nothing to do.
+    """Do the same as ``model(**values)``, but build no validator if there is nothing to validate.
 
-    Building a validator takes longer than making all the other models of a server. None is built if each value has
+    Building a validator takes longer than making all the other models of a server. It is not needed if each value has
     exactly the type that its field declares, or is None where the field allows that.
 
     Args:
@@ -203,7 +203,7 @@ _PLAIN, _NESTED = range(2)
 _DROP, _KEEP, _KEEP_IF_SET = range(3)
 
 
-# Values of any other type are passed through. Those that JSON can't express fail later, with an error of the encoder.
+# Values of any other type are returned unchanged. Those that JSON can't express cause an error of the encoder later.
 def _plain(value: Any) -> Any:
     if isinstance(value, WireModel):
         return value.to_wire()

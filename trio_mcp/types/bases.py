@@ -72,7 +72,7 @@ class PaginatedRequestParams(RequestParams):
 
 
 class InputResponseRequestParams(WireModel, since="2026-07-28"):
-    """The parameters of a request that the server may return questions for; the client then sends it again.
+    """The parameters of a request to which the server may reply with questions; the client then sends it again.
 
     The answers are plain data here, because their types follow from the questions; see
     :mod:`trio_mcp.types.input_required`.

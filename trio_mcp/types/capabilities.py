@@ -23,7 +23,7 @@ __all__ = [
 class RootsCapability(WireModel):
     """The client can list its roots, and may announce that they have changed."""
 
-    # The modern era lacks it, because its clients send no notifications about roots.
+    # The modern era lacks this field, because its clients send no notifications about roots.
     list_changed: bool | None = until("2025-11-25")
 
 
@@ -37,7 +37,7 @@ class SamplingCapability(WireModel):
 
 
 class ElicitationCapability(WireModel, since="2025-06-18"):
-    """The client can ask its user for input; by forms only if it declares neither ``form`` nor ``url`` (2025-06-18)."""
+    """The client can ask its user for input: only with forms if it declares neither field, as in 2025-06-18."""
 
     form: dict[str, Any] | None = since("2025-11-25")
     # A server may send the user to a URL only if this is declared.

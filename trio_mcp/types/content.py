@@ -68,7 +68,7 @@ class ResourceLink(Resource, since="2025-06-18"):
     type: Literal["resource_link"] = "resource_link"
 
 
-# With `type` as the discriminator, validation tries only the model that was meant, and errors name that one.
+# With `type` as the discriminator, validation tries only the model that was meant, and errors name only this model.
 ContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource, Field(discriminator="type")
 ]

@@ -176,7 +176,7 @@ PrimitiveSchemaDefinition = Annotated[
     | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
     | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
     | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")]
-    # Some servers use `anyOf` or similar; that field is kept as plain data, for a callback that can show it.
+    # Some servers use `anyOf` or similar; such a field is kept as plain data, for a callback that can show it.
     | Annotated[dict[str, Any], Tag("other")],
     Discriminator(_kind),
 ]
@@ -213,7 +213,7 @@ class ElicitRequestURLParams(WireModel, since="2025-11-25"):
     mode: Literal["url"] = "url"
     message: str
     url: str
-    # The notification that the user is done, which exists in this revision only, names it.
+    # The notification that the user is done, which exists in this revision only, names this id.
     elicitation_id: str | None = only("2025-11-25", required=True)
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")

@@ -229,7 +229,7 @@ class URLElicitationRequiredError(JSONRPCErrorResponse, only="2025-11-25"):
     error: URLElicitationRequiredErrorObject
 
 
-# Tags the results of methods that may ask for input. A function does it, because an absent `resultType` means
+# This tags the results of methods that may ask for input. It is a function, because an absent `resultType` means
 # "complete".
 def _kind(result: Any) -> str:
     asks = isinstance(result, InputRequiredResult) or (

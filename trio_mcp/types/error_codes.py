@@ -42,5 +42,5 @@ MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
 # Our own code, as MCP has none for this: the receiver is at its limit of requests, and the sender may try again later.
-# It is outside -32768..-32000, which JSON-RPC reserves.
+# The code is outside -32768..-32000, which JSON-RPC reserves.
 OVERLOADED: Final = -31429

@@ -22,7 +22,7 @@ RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[!-~]+")
 _DATA: Final = re.compile(r"data:(image/[a-z0-9.+-]+)(?:;[^,;]+)*;base64,([A-Za-z0-9+/=%]+)", re.IGNORECASE)
 _MIME_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+", re.IGNORECASE)
-# A number has at most five digits, so that those of a hostile server stay small.
+# A number has at most five digits, so that a hostile server can't make it huge.
 _SIZE: Final = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 
 
@@ -36,7 +36,7 @@ def icon_problem(icon: Icon) -> str | None:
         return "its src is not an absolute URI"
     scheme = uri[1].lower()
     if scheme == "data":
-        return None if _DATA.fullmatch(icon.src) else "its data: URI does not hold an image in Base64"
+        return None if _DATA.fullmatch(icon.src) else "its data: URI does not contain an image in Base64"
     if scheme != "https":
         return f"its src has the scheme {scheme[:20]!r}; clients load icons from https: and data: URIs only"
     try:
@@ -58,7 +58,7 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
         TypeError: If ``icons`` is not a list of `Icon`.
         ValueError: If clients could not show an icon: it must not be loaded, or its type or sizes are malformed.
     """
-    # These are iterable, too, but a single URI, icon or mapping is a mistake for a list.
+    # A single URI, icon or mapping is iterable, too, but passing one instead of a list is a mistake.
     if isinstance(icons, (str, bytes, Icon, Mapping)) or not isinstance(icons, Iterable):
         raise TypeError(f"{what}: icons must be a list of types.Icon, got {type(icons).__name__}")
     checked = []
@@ -100,7 +100,7 @@ def pick_icon(
     """
 
     def misfit(icon: Icon) -> tuple[int, int, int]:
-        # The theme counts first, then the size; among equals, the first icon is picked.
+        # The theme takes precedence over the size; among equals, the first icon is picked.
         theme_rank = 0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2
         return theme_rank, *_distance(icon, size)
 

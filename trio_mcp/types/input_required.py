@@ -27,7 +27,7 @@ __all__ = [
 # The questions are the requests that a legacy server sends as messages.
 InputRequest = Annotated[CreateMessageRequest | ListRootsRequest | ElicitRequest, Field(discriminator="method")]
 InputRequests = dict[str, InputRequest]
-# There is no discriminator, as answers carry no type: it follows from the question, see `input_response_from_wire`.
+# There is no discriminator, as answers carry no type: the type follows from the question (`input_response_from_wire`).
 InputResponse = CreateMessageResult | ListRootsResult | ElicitResult
 InputResponses = dict[str, InputResponse]
 

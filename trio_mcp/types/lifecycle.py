@@ -48,7 +48,7 @@ class InitializeRequest(RequestMessage, until="2025-11-25"):
 class InitializeResult(Result, until="2025-11-25"):
     """The result of ``initialize``: who the server is, what it can do, and the revision of the session."""
 
-    # May differ from the requested one; a client that does not speak it disconnects.
+    # May differ from the requested revision; a client that does not support it disconnects.
     protocol_version: str
     capabilities: ServerCapabilities
     server_info: Implementation
@@ -63,7 +63,7 @@ class InitializedNotification(NotificationMessage, until="2025-11-25"):
     params: NotificationParams | None = None
 
 
-# Either side may send it at any time, even before the handshake is complete.
+# Either side may send a ping at any time, even before the handshake is complete.
 class PingRequest(RequestMessage, until="2025-11-25"):
     """A request that checks whether the peer is still there; its result is empty."""
 
@@ -94,7 +94,7 @@ class CancelledNotificationParams(NotificationParams):
     """
 
     request_id: RequestId | None = always(required=True, optional_in=("2025-11-25",))
-    # A text for logs and for the user.
+    # Text for logs and for the user.
     reason: str | None = None
 
 

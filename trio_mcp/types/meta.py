@@ -84,8 +84,8 @@ def is_reserved_key(key: str, revision: str = LATEST) -> bool:
     The reserved keys are those that the protocol defines without a prefix (``progressToken`` and the trace context),
     and those whose prefix has the label ``modelcontextprotocol`` or ``mcp`` in a certain place. Since 2025-11-25 that
     is the second label (``com.mcp.tools/`` is reserved, ``com.example.mcp/`` and ``mcp.dev/`` are not), in 2025-06-18
-    any label but the last (``mcp.dev/`` is reserved). Earlier revisions have no such rule; for them the one of
-    2025-06-18 is applied.
+    any label but the last (``mcp.dev/`` is reserved). Earlier revisions have no such rule; the rule of 2025-06-18 is
+    applied to them.
     """
     prefix, slash, _ = key.partition("/")
     if not slash:
@@ -105,8 +105,8 @@ def checked_meta(
     Args:
         given: The entries.
         what: The object that they are set on, for the error message.
-        of_request: Whether they are set on a request, rather than on a definition.
-        revisions: The revisions in which they may be sent; a key must be valid in each of them.
+        of_request: Whether the entries are set on a request, rather than on a definition.
+        revisions: The revisions in which the entries may be sent; a key must be valid in each of them.
 
     Returns:
         A copy of the entries.
@@ -134,7 +134,7 @@ def _problem(key: str, of_request: bool, revisions: tuple[str, ...]) -> str | No
             "is malformed: it must be a name of letters, digits, '-', '_' and '.' that begins and ends with a letter "
             "or digit, optionally after a prefix of labels separated by dots and a slash, as in 'com.example/name'"
         )
-    # This comes before the rules for prefixes, as most of these keys have a prefix under which others are allowed.
+    # These keys come before the rules for prefixes, as most of them have a prefix under which other keys are allowed.
     if key in _FILLED_IN:
         return f"is set by trio_mcp: {_FILLED_IN[key]}"
     if key in _OF_REQUESTS:

@@ -20,7 +20,7 @@ Sender = Literal["client", "server"]
 """The side that sends a message."""
 
 Lane = Literal["priority", "listening"]
-"""A lane for requests that don't count towards the limit for ordinary ones; each has its own limit, just as large."""
+"""A lane for requests that don't count towards the limit for ordinary requests; each lane has its own, equal limit."""
 
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
@@ -34,21 +34,21 @@ class MethodSpec(NamedTuple):
 
     Attributes:
         method: The method's name on the wire.
-        senders: The sides that may send it; empty if it is ``embedded``.
+        senders: The sides that may send the message; empty for an ``embedded`` request.
         message_ref: The model of the whole message, by its name in ``trio_mcp.types``.
         params_ref: The model of the parameters; several are separated by ``|``.
         result_refs: The models of possible results; empty for a notification.
         params_required: Whether a message without params is malformed.
-        embedded: Whether it is not a message in this revision, but an entry of an InputRequiredResult; the next
-            request carries the answer to it.
+        embedded: Whether the request is not a message in this revision, but an entry of an InputRequiredResult; the
+            client's next request contains the answer.
         name_header: The parameter that the ``Mcp-Name`` HTTP header repeats, if any
             (2026-07-28 basic/transports/streamable-http, "Standard Request Headers").
         cacheable: Whether the result says for how long it may be cached.
         may_ask_for_input: Whether the result may be an InputRequiredResult.
         server_capability: The capability that the server must have declared for this message to be allowed, as a dotted
             wire path such as ``"resources.subscribe"``.
-        client_capability: The capability that the client must have declared. If both sides may send a request, the
-            capability that counts is that of the receiver.
+        client_capability: The capability that the client must have declared. If both sides may send a request, only the
+            receiver must have declared its capability.
     """
 
     method: str
@@ -118,7 +118,7 @@ class _Row(NamedTuple):
 
 
 def _row(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make a row; ``models`` names the models of message, params and results, of which a notification has none."""
+    """Make a row; ``models`` names the models of message, params and results (no results for a notification)."""
     message, params, *results = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
 
@@ -330,12 +330,12 @@ _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
 
 
 class MethodFacts(NamedTuple):
-    """The facts about a method that hold in every revision that has it.
+    """The facts about a method that apply in every revision that has the method.
 
     Attributes:
         lane: ``"priority"`` if the request is served at once, because a busy server must neither fail a liveness check
-            nor keep a handshake waiting. ``"listening"`` if it stays open for as long as the peer likes, so that it
-            would take the places of calls; such a request never queues, since a place might never become free.
+            nor keep a handshake waiting. ``"listening"`` if the request stays open for as long as the peer likes, and
+            so would take the places of calls; such a request never queues, since a place might never become free.
         lasting: Whether the request is meant to last: the response is a stream, which either side may end, and the
             request never counts as slow.
         repeatable: Whether sending the message twice has the same effect as once, so that it may be sent again if it
@@ -365,15 +365,15 @@ class _Facts(dict[str, MethodFacts]):
 _FACTS: Final = _Facts(
     {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
     | {
-        # It is not repeatable: over HTTP a second one would open a second session.
+        # This one is not repeatable: over HTTP a second handshake would open a second session.
         "initialize": MethodFacts("priority", opening=True, handshake=True),
         "notifications/cancelled": MethodFacts(repeatable=True),
         "notifications/initialized": MethodFacts(repeatable=True, opening=True),
         "ping": MethodFacts("priority", repeatable=True, opening=True),
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
-        # Repeatable, though it lasts: a stream that broke before its first message is simply opened again.
+        # This one is repeatable, though it lasts: a stream that broke before its first message is simply opened again.
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
-        # These only read. tools/call is not among them: only its author knows what a tool does when called twice.
+        # These only read. tools/call is not among them: only a tool's author knows what it does when called twice.
         "completion/complete": _READS,
         "prompts/get": _READS,
         "prompts/list": _READS,
@@ -385,7 +385,7 @@ _FACTS: Final = _Facts(
 )
 
 facts_of: Final[Callable[[str], MethodFacts]] = _FACTS.__getitem__
-"""Return the facts that hold in every revision; the defaults for a method that the specification does not define."""
+"""Return the facts that apply in every revision; the defaults for a method that the specification does not define."""
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:

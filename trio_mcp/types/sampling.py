@@ -120,7 +120,7 @@ class CreateMessageRequest(EmbeddableRequestMessage):
 class CreateMessageResult(SamplingMessage):
     """The model's reply."""
 
-    # The name of the model that wrote it.
+    # The name of the model that wrote the reply.
     model: str
     # "endTurn", "stopSequence", "maxTokens", "toolUse", or any other text that the provider uses.
     stop_reason: str | None = None

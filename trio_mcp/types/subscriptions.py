@@ -51,14 +51,14 @@ class SubscriptionsListenRequest(RequestMessage, since="2026-07-28"):
 class SubscriptionsListenResult(Result, since="2026-07-28"):
     """The result that ends a stream of notifications."""
 
-    # This is required here, as it holds the subscription's id.
+    # This is required here, as it contains the subscription's id.
     meta: dict[str, Any]
 
 
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams, since="2026-07-28"):
     """The parameters of an acknowledgement: the notifications that the client will get."""
 
-    # The notifications that it asked for and that the server supports.
+    # The notifications that the client has asked for and that the server supports.
     notifications: SubscriptionFilter
 
 

@@ -20,9 +20,9 @@ __all__ = [
 
 
 class TaskMetadata(WireModel, only="2025-11-25"):
-    """The field of a request that asks for it to be run as a task."""
+    """The field of a request that asks for the request to be run as a task."""
 
-    # The number of milliseconds after its creation for which the task should be kept.
+    # The number of milliseconds for which the task should be kept after its creation.
     ttl: int | None = None
 
 

@@ -62,7 +62,7 @@ class Task(WireModel, only="2025-11-25"):
     # Both times are in ISO 8601.
     created_at: str
     last_updated_at: str
-    # The number of milliseconds after its creation for which the task is kept; null, never absent, if without limit.
+    # The number of milliseconds for which the task is kept after its creation; null, but never absent, for no limit.
     ttl: int | None
     # The number of milliseconds to wait between two tasks/get requests.
     poll_interval: int | None = None
@@ -80,7 +80,7 @@ class TaskRequestParams(RequestParams, only="2025-11-25"):
     task_id: str
 
 
-# The schema has no names for these; they are those of the official SDK.
+# The schema has no names for these; the names are those of the official SDK.
 GetTaskRequestParams = TaskRequestParams
 GetTaskPayloadRequestParams = TaskRequestParams
 CancelTaskRequestParams = TaskRequestParams
@@ -107,7 +107,7 @@ class GetTaskPayloadRequest(RequestMessage, only="2025-11-25"):
     params: TaskRequestParams
 
 
-# It declares no fields, because every model keeps unknown ones.
+# The model declares no fields, because every model keeps unknown fields.
 class GetTaskPayloadResult(Result, only="2025-11-25"):
     """The result of a task, with the fields that the result of the original request would have had."""
 

@@ -211,8 +211,8 @@ class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
     server_info: Implementation | None = None
 
 
-# It has the same name as typing.Annotated, so this module writes that one with its prefix.
+# This class has the same name as typing.Annotated, so this module writes the latter with its prefix.
 class Annotated(WireModel, only="2024-11-05"):
-    """The base of constructs with annotations, whose type has no name of its own in that revision."""
+    """The base of constructs with annotations; the type of the annotations has no name of its own in that revision."""
 
     annotations: Annotations | None = None

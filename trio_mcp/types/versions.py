@@ -1,4 +1,4 @@
-"""The protocol revisions that this library speaks, in the order of their publication.
+"""The protocol revisions that this library supports, in the order of their publication.
 
 A revision is named by its date, but the specification defines no order on the names (2026-07-28 basic/versioning). So
 the order is that of :data:`REVISIONS`, in which an unknown name has no place.
@@ -53,7 +53,9 @@ def era_of(revision: str) -> Era:
     try:
         return _ERA[revision]
     except KeyError:
-        raise ValueError(f"unknown protocol revision {revision!r}; known: {', '.join(REVISIONS)}") from None
+        raise ValueError(
+            f"unknown protocol revision {revision!r}; known revisions are {', '.join(REVISIONS)}"
+        ) from None
 
 
 def at_least(revision: str, minimum: str) -> bool:

@@ -1,1 +1,1 @@
-"""The features of a server, one file each, which can be read on their own."""
+"""The features of a server, each in a file of its own that can be read without the others."""

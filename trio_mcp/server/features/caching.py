@@ -28,11 +28,11 @@ def _check_ttl(instance: object, attribute: object, ttl: Any) -> None:
 
 @attrs.frozen
 class CacheHint:
-    """How long a client may cache a result, and whether it may share it with others (modern era only).
+    """How long a client may cache a result, and whether caches may share the result among users (modern era only).
 
     Attributes:
-        ttl: Seconds for which the result counts as fresh; 0 for not at all. This is not a promise: the data may change
-            earlier.
+        ttl: Seconds for which the result counts as fresh; 0 if it must not be cached. This is not a promise: the data
+            may change earlier.
         scope: ``"private"``: only for the user that made the request. ``"public"``: for all users, including shared
             caches, even if the server requires credentials.
     """
@@ -50,7 +50,7 @@ def checked_hint(hint: object, what: str) -> CacheHint:
     """Return a hint after checking it.
 
     Raises:
-        TypeError: If it is not a `CacheHint`.
+        TypeError: If the hint is not a `CacheHint`.
     """
     if not isinstance(hint, CacheHint):
         raise TypeError(f"{what}: a cache hint must be a CacheHint(ttl=…, scope=…), got {hint!r}")
@@ -64,8 +64,8 @@ def checked_hints(given: CacheHints | None) -> dict[str, dict[str, Any]]:
         TypeError: If the hints are not a mapping of methods to `CacheHint`.
         ValueError: If the results of a method can't be cached.
     """
-    # The modern era requires the fields in these results, so each method has some even without a hint. The method
-    # table says which methods are cacheable, so a new revision needs no change here.
+    # The modern era requires these fields in the results, so each cacheable method has them even without a hint. The
+    # method table says which methods are cacheable, so a new revision needs no change here.
     wire = {
         method: CacheHint().to_wire() for method, spec in methods_of(MODERN_REVISIONS[-1]).items() if spec.cacheable
     }

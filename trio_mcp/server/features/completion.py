@@ -20,7 +20,7 @@ from trio_mcp.uri_templates import UriTemplate
 __all__ = ["CompletionFeature"]
 
 MAX_VALUES = 100
-"""The number of suggestions in a result (`server/utilities/completion`, Completion Results)."""
+"""The maximum number of suggestions in a result (`server/utilities/completion`, Completion Results)."""
 
 
 @attrs.frozen
@@ -29,7 +29,8 @@ class Completer:
 
     Attributes:
         function: The user's function.
-        parameters: The names of its parameters for the text so far and, if it has one, for the other arguments.
+        parameters: The names of the function's parameters: one for the text so far and, optionally, one for the other
+            arguments.
     """
 
     function: Function
@@ -37,7 +38,7 @@ class Completer:
 
     def bind(self, value: str, arguments: Mapping[str, str], context: ServedContext[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
-        # A function with one parameter gets the text alone.
+        # A function with one parameter gets only the text.
         return self.function.bind(dict(zip(self.parameters, (value, dict(arguments)), strict=False)), context)
 
 
@@ -63,7 +64,7 @@ class CompletionFeature:
 
     def can_complete(self) -> bool:
         """Return whether anything can be completed, here or in a mounted server."""
-        # Prompts with choices are completed without a function, so each new prompt may bring the capability.
+        # Prompts with choices are completed without a function, so any new prompt may make the capability necessary.
         if not self._offered and any(prompt.choices for prompt in self._prompts.registry):
             self._offered = True
         return self._offered or any(each.can_complete() for each in self._mounted)
@@ -92,7 +93,7 @@ class CompletionFeature:
             if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = self._make_completer(function, what)
-        # This is a single step, as another thread may register the same one.
+        # The check and the addition are a single step, as another thread may register a completion for the same key.
         if self._completers.setdefault(key, completer) is not completer:
             raise ValueError(f"{what} of {key[1]!r} is already registered")
         self._offered = True
@@ -129,14 +130,15 @@ class CompletionFeature:
         return NO_SCOPES
 
     async def _complete(self, context: ServedContext[Any]) -> dict[str, Any]:
-        # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).
+        # The codes: -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error
+        # Handling).
         if not self.can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(context, kind, name, argument)
-        # A mounted server completes its own arguments, through its middleware and under the name that it knows. If it
-        # has no completions at all, a function registered here may still do it.
+        # A mounted server completes its own arguments, through its middleware and under the entry's name there. If it
+        # has no completions at all, a function registered here may still complete them.
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
             return await mounted.pass_on(context, ref=reference)
@@ -200,7 +202,7 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
     """Return the other arguments that the user has already filled in.
 
     Raises:
-        McpError: If they are malformed (-32602).
+        McpError: If the arguments are malformed (-32602).
     """
     context = params.get("context")
     arguments = context.get("arguments") if type(context) is dict else context
@@ -213,7 +215,7 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
 
 def _matching(choices: list[str], value: str) -> list[str]:
     """Return the choices that begin with the text, then those that contain it, ignoring case."""
-    # Both groups keep the order of the values, which is the author's.
+    # Both groups keep the order in which the author has listed the values.
     typed = value.casefold()
     beginning = [choice for choice in choices if choice.casefold().startswith(typed)]
     return beginning + [choice for choice in choices if typed in choice.casefold() and choice not in beginning]
@@ -232,8 +234,8 @@ def _completion(found: Any) -> dict[str, Any]:
     wire = completion.to_wire()
     count = len(completion.values)
     if count > MAX_VALUES:
-        # The function may know of more matches than it returned. A total below the number of values is wrong, and a
-        # total that it left out on purpose (has_more without a total) stays out.
+        # The function may know of more matches than it returned, so its total is kept unless the number of values is
+        # higher. A total that the function left out on purpose (has_more without a total) is not added.
         total = completion.total
         if total is not None or not completion.has_more:
             wire["total"] = max(count, total or 0)

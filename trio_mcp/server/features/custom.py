@@ -38,7 +38,7 @@ class ResultError(Exception):
 
 @attrs.frozen
 class NotificationContext:
-    """The context of the handler of a notification, beside the validated parameters.
+    """The context that the handler of a notification gets in addition to the validated parameters.
 
     Attributes:
         method: The notification's method.
@@ -70,13 +70,13 @@ class CustomFeature:
     def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredMethod] = Registry("method", TAKEN)
         self.notifications: Registry[RegisteredNotification] = Registry("notification", TAKEN)
-        self.methods: dict[str, Handler] = {}  # `Dispatch` learns of them from the registry
+        self.methods: dict[str, Handler] = {}  # empty: `Dispatch` learns of the methods from the registry
         self.needs: dict[str, Needs] = {}
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        # The schemas before 2026-07-28 don't have this capability, but they allow additional ones, and SEP-2133
+        # The schemas before 2026-07-28 don't define this capability, but they allow additional ones, and SEP-2133
         # declares extensions in the handshake.
         extensions = self._settings.extensions
         return {"extensions": copy.deepcopy(extensions)} if extensions else {}
@@ -91,7 +91,7 @@ class CustomFeature:
     ) -> None:
         """Add a method; see `Server.add_method`."""
         what = f"method {_checked_name(name, function)!r}"
-        self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem of the function
+        self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem with the function
         if extension is not None and extension not in self._settings.extensions:
             raise ValueError(
                 f"{what}: the extension {extension!r} is not declared; "
@@ -115,7 +115,7 @@ class CustomFeature:
             try:
                 values = _validated(given, params)
             except ValidationError as exc:
-                # A notification has no response to report it in: the session passes this error to `on_error`.
+                # A notification has no response that could report the error: the session passes it to `on_error`.
                 raise RemoteProtocolError(f"invalid parameters of the {what}: {brief(exc)}") from None
             await function(values, NotificationContext(name, given, states.get(self._settings)))
 
@@ -155,7 +155,7 @@ class _CustomMethod:
             raise self.settings.failure(context, f"the {self.what} failed", exc, ResultError) from None
 
     def _wire(self, value: Any) -> dict[str, Any]:
-        # An instance of the model is not validated again, as pydantic validated it when it was made.
+        # An instance of the model is not validated again, as pydantic has validated it on creation.
         if self.result is not None and not isinstance(value, self.result):
             try:
                 value = self.result.model_validate(value)
@@ -187,7 +187,7 @@ def _validated(given: dict[str, Any], model: Model | None) -> Any:
     """Return the parameters for a function, without the modern era's ``_meta``, which a strict model would refuse.
 
     Raises:
-        ValidationError: If they are invalid.
+        ValidationError: If the parameters are invalid.
     """
     if model is not None and issubclass(model, WireModel):  # a model of the protocol has a field for _meta
         return model.from_wire(given)

@@ -18,12 +18,12 @@ FeatureT = TypeVar("FeatureT", bound=Feature)
 class Deferred(Generic[PartT]):
     """A part that is made when the program, or a request, first uses it.
 
-    If it is a feature, it offers nothing until then: it declares no capabilities, and no request for it needs scopes.
+    Until then, a part that is a feature offers nothing: it declares no capabilities, and its requests need no scopes.
 
     Args:
         make: Imports the part and makes it. May be called in two threads at once; one of the results is discarded.
         adopt: Called with the part once it is made, before any caller gets it.
-        methods: If it is a feature, the methods that it will have.
+        methods: If the part is a feature, the methods that it will have.
 
     Attributes:
         made: The part; None until it is made.
@@ -39,7 +39,7 @@ class Deferred(Generic[PartT]):
         self._adopting = threading.Lock()
 
     def get(self) -> PartT:
-        """Return the part, and make it on first use. Callable from any thread."""
+        """Return the part, which is made on first use. Callable from any thread."""
         if self.made is None:
             # The lock is not held here: an import waits for other threads, and one of those may wait for the lock.
             made = self._make()
@@ -51,12 +51,12 @@ class Deferred(Generic[PartT]):
 
     @property
     def methods(self: Deferred[FeatureT]) -> dict[str, Handler]:
-        """The feature's handlers, by method; until it is made, a handler that makes it."""
+        """The feature's handlers, by method; until the feature is made, each is a handler that makes it."""
         return dict.fromkeys(self._names, self._first) if self.made is None else dict(self.made.methods)
 
     @property
     def needs(self: Deferred[FeatureT]) -> dict[str, Needs]:
-        """The functions that return the scopes that a request needs, by method."""
+        """For each method, the function that returns the scopes that a request needs."""
         return {} if self.made is None else dict(self.made.needs)
 
     def capabilities(self: Deferred[FeatureT], revision: str) -> dict[str, Any]:

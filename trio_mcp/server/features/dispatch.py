@@ -33,7 +33,7 @@ class Dispatch:
 
     Attributes:
         methods: The handler of each method.
-        needs: The functions that return the scopes of a request, for methods whose requests may need some.
+        needs: For each method whose requests may need scopes, the function that returns the scopes of a request.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
@@ -47,7 +47,7 @@ class Dispatch:
         self.methods.update(feature.methods)
 
     def added(self, own: RegisteredMethod, enabled: bool = True) -> None:
-        """Add the handler of a user-defined method; called by the registry that this follows."""
+        """Add the handler of a user-defined method; called by the registry that the dispatch follows."""
         self.methods[own.name] = own.handle
 
     def removed(self, own: RegisteredMethod) -> None:
@@ -75,23 +75,23 @@ class Dispatch:
         context.settings = self._settings
         meta = context.meta
         # The task may have inherited the trace in which the server was started: the request's trace replaces it. If
-        # there is neither, nothing has to be done, which saves ordinary requests the parsing.
+        # there is neither trace, nothing has to be done, which saves ordinary requests the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
-        # HTTP has checked the scopes before; on a WebSocket this is the first check. Middleware never sees a request
-        # that is refused here.
+        # The HTTP transport has checked the scopes already; on a WebSocket this is the first check. Middleware never
+        # sees a request that is refused here.
         if self._settings.scoped and context.connection.permit is not None:
             self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
         # `Server(principal=…)` runs once for each request and in the event loop, before anything sees the context. If
-        # it fails, so does the request: it must not pass as one of an unknown caller.
+        # the function fails, so does the request: it must not pass as a request of an unknown caller.
         metadata = incoming_of(context).metadata
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
         if self._settings.principal is not None:
-            from trio_mcp.principal import as_principal  # deferred: few servers know principals
+            from trio_mcp.principal import as_principal  # deferred: few servers have principals
 
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
-        # This is never reset, as the task serves only this request and ends with it.
+        # CURRENT is never reset, as the task serves only this request and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 
@@ -107,7 +107,7 @@ class Dispatch:
 def _through(
     middleware: Sequence[Middleware], handler: Handler, context: ServedContext[Any]
 ) -> Awaitable[dict[str, Any]]:
-    # Recursion instead of a prepared chain, as call_next may be called twice, or not at all.
+    # This recursion needs no prepared chain, and allows call_next to be called twice, or not at all.
     if not middleware:
         return handler(context)
     return middleware[0](context, lambda: _through(middleware[1:], handler, context))

@@ -1,4 +1,4 @@
-"""The base of all features of a server: their protocol, shared settings, entries and listing."""
+"""The common base of a server's features: their protocol, shared settings, entries and lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.meta import checked_meta
 
-if TYPE_CHECKING:  # loaded when the first one is added, or is known
+if TYPE_CHECKING:  # loaded with the first entry of each kind, or the first principal
     from trio_mcp.principal import Principal
     from trio_mcp.types.prompts import Prompt
     from trio_mcp.types.resources import Resource, ResourceTemplate
@@ -78,7 +78,7 @@ NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 # Chosen: a filter that takes a few microseconds holds up other tasks for about a millisecond.
 SLICE = 250
-"""How many entries of a list a filter is asked about before other tasks may run."""
+"""The number of entries of a list for which a filter is called before other tasks may run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +100,7 @@ class ListOptions:
 
 
 class Feature(Protocol):
-    """A part of a server: everything it offers of one kind, and the methods for it."""
+    """A part of a server: everything of one kind that the server offers, and the methods for it."""
 
     @property
     def methods(self) -> Mapping[str, Handler]:
@@ -108,14 +108,14 @@ class Feature(Protocol):
 
     @property
     def needs(self) -> Mapping[str, Needs]:
-        """The functions that return the scopes of a request, for methods whose requests may need some."""
+        """For each method whose requests may need scopes, the function that returns the scopes of a request."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
 
 
 class RunMember(Protocol):
-    """One of the servers of a run: the one that runs, or one that is mounted in it."""
+    """One of the servers of a run: the server that runs, or one that is mounted in it."""
 
     @property
     def settings(self) -> FeatureSettings:
@@ -134,7 +134,7 @@ class Mounted(Protocol):
         """The entry's name in the mounted server."""
 
     async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
-        """Let the mounted server handle a request, with some parameters changed."""
+        """Let the mounted server handle a request, with these parameters changed."""
 
     def can_complete(self) -> bool:
         """Return whether the mounted server has completions."""
@@ -143,7 +143,7 @@ class Mounted(Protocol):
         """Return whether the entry exists for the client of a request, according to the mounted server."""
 
 
-# Settings compare by identity and so are hashable, because they are the keys for the states of a run's lifespans.
+# Settings compare by identity and so are hashable, because the states of a run's lifespans are keyed by them.
 @attrs.define(eq=False)
 class FeatureSettings:
     """The part of a server that its features can see.
@@ -155,8 +155,8 @@ class FeatureSettings:
         cache_hints: For each cacheable method, the fields to add to its result.
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: The middleware around every request that has a handler.
-        principal: Returns on whose behalf a request is made; None if that is unknown.
-        visible: Returns whether an entry exists for the client of a request; None if all do.
+        principal: Returns the principal on whose behalf a request is made; None without such a function.
+        visible: Returns whether an entry exists for the client of a request; None if all entries do.
         extensions: The declared extensions, with their settings.
         scoped: An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one.
         runs: The runs of this server and of those that it is mounted in.
@@ -186,13 +186,14 @@ class FeatureSettings:
             context: The context of the request.
             text: A text that says which function failed.
             exc: The exception.
-            ours: The exception type that this library raises there; its text makes sense without the type's name.
+            ours: The exception type that this library itself raises for the function; the message of such an exception
+                makes sense without the type's name.
         """
         context.failure = exc
         # The frames of this library and of Trio say nothing about an exception that the user's function has raised.
         traceback = exc.__traceback__ if is_raised_inside(exc) else outer_frames(exc.__traceback__)
         advice = ASYNCIO if isinstance(exc, RuntimeError) and "no running event loop" in str(exc) else ""
-        # Logged even if the client sees the text, as the traceback is for the server's operator.
+        # The exception is logged even if the client sees its text, as the server's operator needs the traceback.
         logger.error("%s%s", text, advice, exc_info=(type(exc), exc, traceback))
         if not self.expose_errors:
             return text
@@ -206,10 +207,10 @@ class FeatureSettings:
         return McpError(INTERNAL_ERROR, self.describe_failure(context, text, exc, ours))
 
     def check_scopes(self, needed: Collection[str], context: ServedContext[Any]) -> None:
-        """Refuse a request without the scopes that it needs; where there is no HTTP, it needs none.
+        """Refuse a request without the scopes that it needs; where there is no HTTP, no request needs scopes.
 
         Raises:
-            ScopesMissing: If it lacks one of them.
+            ScopesMissing: If the request lacks one of the scopes.
         """
         permit = context.connection.permit
         if permit is None or not needed:
@@ -221,12 +222,12 @@ class FeatureSettings:
             raise ScopesMissing(refusal)
 
     def shows(self, entry: Entry[Any], context: ServedContext[Any]) -> bool:
-        """Return whether an entry exists for the client of a request, which only a `filtered` one may not."""
+        """Return whether an entry exists for the client of a request; only a `filtered` entry may not exist."""
         try:
             shown = self.visible is None or self.visible(context, entry)
             # An async function's coroutine would count as true, and show everything.
             if type(shown) is not bool:
-                raise TypeError(f"it must return True or False, got {type(shown).__name__}")
+                raise TypeError(f"the function must return True or False, got {type(shown).__name__}")
         except Exception as exc:
             logger.error("visible=… failed for the %s %r, which stays hidden", entry.kind, entry.name, exc_info=exc)
             return False
@@ -247,7 +248,7 @@ class FeatureSettings:
                     await trio.lowlevel.checkpoint()
                 if not self.shows(each, context):
                     continue
-            # This comes after the check: a cursor with nothing visible after it would reveal hidden items.
+            # The page ends only after the check: a cursor with nothing visible after it would reveal hidden entries.
             if len(page) == self.page_size:
                 next_cursor = registry.cursor_after(last)
                 break
@@ -255,8 +256,8 @@ class FeatureSettings:
             last = serial
         revision = context.protocol_version
         definitions = [each.for_revision(revision) for each in page]
-        # The definitions are cached in the entries. A middleware may modify the result, but must not change what the
-        # next client sees.
+        # The definitions are cached in the entries. A middleware may modify the result, but that must not change what
+        # the next client sees.
         result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
         if next_cursor is not None:
             result["nextCursor"] = next_cursor
@@ -280,12 +281,12 @@ class Entry(Generic[DefinitionT]):
 
     Attributes:
         definition: The entry that clients see in the list, such as a `types.Tool`. It must not be changed.
-        tags: The tags that it was registered with.
+        tags: The tags that the entry was registered with.
         function: The user's function. Not for filters.
         mounted: The origin, if the entry is a copy from a mounted server. Not for filters.
-        filtered: Whether a ``visible=`` decides whether it exists, here or in the server that it comes from. Not for
-            filters.
-        scopes: The scopes that a request for it needs.
+        filtered: Whether a ``visible=`` function, of this server or of the server that the entry comes from, decides
+            whether the entry exists. Not for filters.
+        scopes: The scopes that a request for the entry needs.
     """
 
     definition: DefinitionT
@@ -304,7 +305,7 @@ class Entry(Generic[DefinitionT]):
 
     @property
     def told_scopes(self) -> frozenset[str]:
-        """The scopes for a request that only names the entry; none if a filter is yet to decide whether it exists."""
+        """The scopes to require before the entry is looked up; none if a filter is yet to decide whether it exists."""
         return NO_SCOPES if self.filtered else self.scopes
 
     @property
@@ -336,7 +337,7 @@ def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
     """Return the given tags after checking them.
 
     Raises:
-        TypeError, ValueError: If they are not a collection of strings, or one is empty.
+        TypeError, ValueError: If the tags are not a collection of strings, or one is empty.
     """
     return _checked_words("tag", tags, what)
 
@@ -357,17 +358,17 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     from trio_mcp.principal import SCOPE  # deferred: few servers need scopes
 
     for scope in found:
-        # A challenge lists them in one quoted string, separated by spaces.
+        # A challenge lists scopes in one quoted string, separated by spaces.
         if not SCOPE.fullmatch(scope):
             raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one separately")
     return found
 
 
 def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> dict[str, Any]:
-    """Return the fields that all entries share besides the definition: tags, scopes, and whether they are filtered.
+    """Return the fields, other than the definition, that all entries have: tags, scopes, and ``filtered``.
 
     Raises:
-        TypeError, ValueError: If the tags, the scopes, or ``enabled``, are invalid.
+        TypeError, ValueError: If the tags, the scopes or ``enabled`` are invalid.
     """
     check_flag(f"{what}: enabled", details.get("enabled", True))
     scopes = _checked_scopes(details.get("scopes"), what)
@@ -381,7 +382,7 @@ def held(details: Mapping[str, Any], settings: FeatureSettings, what: str) -> di
 
 
 def name_of(kind: str, function: Callable[..., Any], details: Mapping[str, Any]) -> str:
-    """Return the given name, or else the function's own; which characters it may have is not checked yet.
+    """Return the given name, or else the function's own; the caller must check the characters of the name.
 
     Args:
         kind: The kind of entry, for error messages: ``"a tool"``.
@@ -403,7 +404,7 @@ def name_of(kind: str, function: Callable[..., Any], details: Mapping[str, Any])
 
 
 def described(details: Mapping[str, Any], function: Function, what: str) -> dict[str, Any]:
-    """Return the fields that all definitions share besides the name, from the details and the function's docstring.
+    """Return the fields, other than the name, that all definitions have, from the details and the docstring.
 
     Raises:
         TypeError, ValueError: If an icon or a key of ``_meta`` is invalid.

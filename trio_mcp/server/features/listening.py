@@ -1,7 +1,7 @@
 """``subscriptions/listen``, the modern era's change notifications (2026-07-28 `basic/patterns/subscriptions`).
 
-The request lasts for as long as the client wants to listen. `trio_mcp.server.changes` is the fan-out behind it, shared
-with the legacy era.
+The request lasts for as long as the client wants to listen. The fan-out behind it, `trio_mcp.server.changes`, also
+serves the legacy era.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ListeningFeature:
 
     Args:
         declared: Returns the capabilities that the server declares to clients of a revision.
-        hidden: Of some URIs, returns those that name something hidden from the client of a request; None if nothing is
-            ever hidden.
+        hidden: Returns those of the given URIs that name something hidden from the client of a request; None if nothing
+            is ever hidden.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ListeningFeature:
         return {}
 
     async def _listen(self, context: ServedContext[Any]) -> dict[str, Any]:
-        """Acknowledge the request, then notify of changes until the client cancels it or the server ends."""
+        """Acknowledge the request, then report changes until the client cancels the request or the server ends."""
         revision = context.protocol_version
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)
         topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
@@ -78,25 +78,25 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        # This comes before the acknowledgement, so that a refusal is a plain error response.
+        # The room is checked before the acknowledgement, so that a refusal is a plain error response.
         connection.audience.check_room_for(topics)
         if self._hidden is not None:
-            # A hidden URI is acknowledged like an unknown one, and never notified.
+            # A hidden URI is acknowledged like an unknown one, but changes to it are never notified.
             hidden = await self._hidden(honored.get(URIS, ()), context)
             topics = [topic for topic in topics if topic[1] not in hidden]
-            connection.audience.check_room_for(topics)  # again, as other requests of the client may have taken the room
+            connection.audience.check_room_for(topics)  # again, as the client's other requests may have taken the room
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
-            # The acknowledgement must come first, so the listener is registered but not running yet: it keeps changes
-            # from here on, which it would miss if it were registered later.
+            # The acknowledgement must be the first message, so the listener is registered but not running yet: it keeps
+            # changes from here on, which it would miss if it were registered later.
             await context.send_notification(ACKNOWLEDGED, {"_meta": dict(stamp), "notifications": honored})
             await listener.run()
-        # Reached only when the server ends. When the client cancels, nothing more is sent.
+        # This is only reached when the server ends. When the client cancels, nothing more is sent.
         return {"_meta": stamp}
 
 
 def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[str, Any]:
-    """Return the part of a filter that will be served: the kinds asked for that the server also declares.
+    """Return the part of a filter that will be served: the requested kinds of changes that the server also declares.
 
     Raises:
         McpError: If the filter is malformed (-32602).
@@ -109,7 +109,7 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     uris = wanted.get(URIS, [])
     if type(uris) is not list or not all(type(uri) is str for uri in uris):
         raise _invalid(f"params.notifications.{URIS} must be an array of strings")
-    if any(len(uri) > MAX_URI for uri in uris):  # they are kept for as long as the request lasts
+    if any(len(uri) > MAX_URI for uri in uris):  # the URIs are kept for as long as the request lasts
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
     # A kind that is not served is not an error: the acknowledgement shows the client what it will get.

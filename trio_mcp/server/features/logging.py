@@ -34,7 +34,7 @@ class LoggingFeature:
         Raises:
             McpError: If the level is unknown (-32602).
         """
-        # The check is shared with Context.log, which raises these for the handler's author.
+        # The check is shared with Context.log, which raises these exceptions for the handler's author.
         level = context.params.get("level")
         try:
             severity_of(level)

@@ -1,6 +1,6 @@
 """Mounting: everything that one server offers appears in another server, under a prefix.
 
-The registries of the mounting server hold copies of the mounted server's entries, so lists, pages and name conflicts
+The registries of the mounting server contain copies of the mounted server's entries, so lists, pages and name conflicts
 need no extra rules. A request for a copy goes to the mounted server, through its middleware and with its state.
 """
 
@@ -26,7 +26,7 @@ from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
 
 __all__ = ["Mounts"]
 
-# No `__` and no `_` at the end, so that the first `__` of a joined name is where the prefix ends. The length is chosen:
+# A prefix has no `__` and no `_` at its end, so that it ends at the first `__` of a joined name. The length is chosen:
 # half of what the APIs of models allow for a name (`joined_names.MAX_NAME`).
 PREFIX = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
 
@@ -36,14 +36,14 @@ EntryT = TypeVar("EntryT", RegisteredTool, RegisteredPrompt, RegisteredResource)
 
 @attrs.frozen(eq=False)
 class Mounts:
-    """A server's side of mounting: it can be mounted, and mount others.
+    """The part of a server with which it mounts others, and can be mounted itself.
 
     Attributes:
         settings: The settings of the server.
         lifespan: Makes the context manager around each run; None without a lifespan.
         dispatch: Handles the server's requests.
         tools, resources, prompts, completion, custom: The features of the server.
-        inner: The servers mounted in it.
+        inner: The servers that are mounted in this one.
     """
 
     settings: FeatureSettings
@@ -76,12 +76,12 @@ class Mounts:
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
-        # Mounting it twice under two prefixes would work for tools, but never for the URIs of resources.
+        # Mounting a server twice under two prefixes would work for tools, but never for the URIs of resources.
         if any(mount.other is other for mount in self.inner):
             raise ValueError(f"{what}: it is already mounted there")
         family = other.family()
         if self in family:
-            raise ValueError(f"{what}: it would contain itself")
+            raise ValueError(f"{what}: a server would contain itself")
         # Clients see only the capabilities of this server, and use an extension only if it is declared there.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
@@ -92,20 +92,21 @@ class Mounts:
         # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
-                f"{what} while that server runs, because it has a lifespan: mount it earlier, or in the lifespan"
+                f"{what} while the latter runs, because the former has a lifespan: mount it earlier, or in the "
+                "lifespan of the latter"
             )
         mount = _Mount(other, prefix, self.settings)
-        # All or nothing: a conflict in a later registry takes the copies out of the earlier ones.
+        # All or nothing: after a conflict in a later registry, the copies in the earlier ones are removed again.
         with contextlib.ExitStack() as undo:
             try:
                 self._follow(undo, mount)
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
-        # This comes last: a server whose items were refused must not appear in the family.
+        # The mount is recorded last: a server whose items were refused must not appear in the family.
         self.inner.append(mount)
         self.completion.mount(other.completion)
-        # From now on their changes are announced to the clients of this server's runs.
+        # From now on, changes in the mounted servers are announced to the clients of this server's runs.
         for each in family:
             each.settings.runs |= self.settings.runs
         for method, count in (
@@ -117,7 +118,7 @@ class Mounts:
                 self.settings.announce(method)
 
     def _follow(self, undo: contextlib.ExitStack, mount: _Mount) -> None:
-        """Copy the mounted server's items, now and as they are added.
+        """Copy the mounted server's items: the present ones now, and later ones as they are added.
 
         Raises:
             ValueError: If a name or URI is taken here.
@@ -130,7 +131,7 @@ class Mounts:
             # Undoing removes the copies again, as `unfollow` tells the mirror that all items are removed.
             undo.callback(source.unfollow, mirror)
 
-        # Copies are followed in turn by the servers that this one is mounted in, so nesting needs nothing more.
+        # The servers that this one is mounted in follow the copies in turn, so nesting needs nothing more.
         follow(other.custom.registry, self.custom.registry, mount.method)
         follow(other.custom.notifications, self.custom.notifications, lambda item: item)
         follow(other.tools.registry, self.tools.registry, mount.renamed)
@@ -155,12 +156,12 @@ class _Mount:
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:
-        """Make the copy of a tool or a prompt."""
+        """Return a copy of a tool or a prompt, with the prefix before its name, for the mounting server."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else self._names.join(self.prefix, name))
 
     def relabelled(self, item: RegisteredResource) -> RegisteredResource:
-        """Make the copy of a resource; its name is only for people, so any characters are fine."""
+        """Return a copy of a resource for the mounting server; its name is only for people, so it may be any string."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
 
@@ -176,7 +177,7 @@ class _Mount:
         return copy
 
     def method(self, item: RegisteredMethod) -> RegisteredMethod:
-        """Make the copy of a user-defined method."""
+        """Return a user-defined method for the mounting server that calls the mounted server's method."""
         return RegisteredMethod(item.name, self.pass_on)
 
     async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
@@ -240,25 +241,26 @@ class _Mirror(Generic[ItemT]):
         """Copy an entry.
 
         Raises:
-            ValueError: If its name is taken here.
+            ValueError: If its name is taken in the mounting server.
         """
         copy = self._copy(item)
         try:
             self._registry.add(copy, enabled, self)
         except ValueError as exc:
-            # The name may be taken in a distant server that the caller did not touch: say in which.
+            # The name may be taken in a server far from the one that the caller used, so the message names the server.
             raise ValueError(f"in {self._where!r} {exc}") from None
         self._copies[item.name] = copy
 
     def removed(self, item: ItemT) -> None:
-        """Remove the copy of an entry, unless it has already been removed here."""
+        """Remove the copy of an entry, unless the mounting server has already removed it."""
         copy = self._copies.pop(item.name)
-        # Compared by identity: after `remove_tool` on the mounting server, the name may belong to another tool.
+        # The copy is compared by identity: after `remove_tool` on the mounting server, its name may belong to another
+        # tool.
         if self._registry.find(copy.name) is copy:
             self._registry.remove(copy.name)
 
     def switched(self, item: ItemT, enabled: bool) -> None:
-        """Enable or disable the copy of an entry; one that the mounting server has disabled stays so."""
+        """Enable or disable the copy of an entry; a copy that the mounting server has disabled stays disabled."""
         copy = self._copies[item.name]
         if self._registry.find(copy.name) is copy:
             self._registry.switch(copy.name, enabled, self)

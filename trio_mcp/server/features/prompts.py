@@ -54,7 +54,7 @@ class PromptDetails(TypedDict, total=False):
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.
-        scopes: As in `ToolDetails`; also for completions of its arguments.
+        scopes: As in `ToolDetails`; completions of the prompt's arguments need the scopes, too.
         meta: The prompt's ``_meta``; a key has the form ``com.example/name``.
         park_input: As in `ToolDetails`.
     """
@@ -75,7 +75,7 @@ class RegisteredPrompt(Entry["Prompt"]):
     """A registered prompt of a server.
 
     Attributes:
-        choices: The values of each argument that is limited to certain values, as clients write them.
+        choices: For each argument that is limited to certain values, these values as clients write them.
     """
 
     choices: dict[str, list[str]]
@@ -98,11 +98,11 @@ class RegisteredPrompt(Entry["Prompt"]):
             InvalidArguments: If the arguments don't fit.
         """
         values: dict[str, Any] = dict(arguments)
-        # The strings are tried first: an argument typed `str` must get "5" and "null" as they are.
+        # The strings are tried first: an argument of type `str` must get "5" and "null" unchanged.
         try:
             return self.function.bind(values, context)
         except InvalidArguments as exc:
-            # A client sends `[1, 2]` for a list, as arguments of prompts are strings in the protocol.
+            # A client sends a list as the string "[1, 2]", as arguments of prompts are strings in the protocol.
             read = read_texts(values, exc.names, self._types)
             if not read:
                 raise
@@ -186,7 +186,7 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
     if type(arguments) is not dict:
         raise McpError(INVALID_PARAMS, "the arguments of prompts/get must be an object")
     for argument, value in arguments.items():
-        # Strings only, in every revision: `arguments` is a map of strings in the published schemas
+        # Only strings are allowed, in every revision: in the published schemas, `arguments` is a map of strings
         # (`GetPromptRequestParams`).
         if type(value) is not str:
             raise McpError(
@@ -209,8 +209,8 @@ def _make_prompt(function: Callable[..., Any], settings: FeatureSettings, detail
         for each, part in properties.items()
     ]
     definition = Prompt(name=name, arguments=arguments or None, **described(details, own, what))
-    # Choices and types are read from the JSON Schema and not from the hints, because there pydantic has resolved
-    # aliases, unions and enumerations.
+    # Choices and types are read from the JSON Schema and not from the hints, because in the schema pydantic has
+    # resolved aliases, unions and enumerations.
     options = {each: list(alternatives(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(
         definition,

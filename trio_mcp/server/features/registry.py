@@ -19,7 +19,7 @@ __all__ = ["Follower", "Named", "Registry"]
 
 
 class Named(Protocol):
-    """An item of a registry: its name is its key."""
+    """An item of a registry; the name is the key."""
 
     @property
     def name(self) -> str: ...
@@ -28,7 +28,8 @@ class Named(Protocol):
 ItemT = TypeVar("ItemT", bound=Named)
 FollowedT = TypeVar("FollowedT", contravariant=True)
 
-# Our cursors have about 50 characters at most. The length is checked before decoding, so that a long one costs nothing.
+# Our own cursors have at most about 50 characters. The length is checked before decoding, so that a long cursor costs
+# nothing.
 MAX_CURSOR = 100
 """The maximum length of a cursor, in characters."""
 
@@ -46,28 +47,29 @@ class Follower(Protocol[FollowedT]):
 class Registry(Generic[ItemT]):
     """Named items in the order in which they were added, each with a serial number that is never reused.
 
-    A disabled item keeps its name and its place, and is otherwise as if it had been removed.
+    A disabled item keeps its name and its place; apart from that, it counts as removed.
 
-    Any thread may add and remove, since sync tools run in worker threads.
+    Any thread may add and remove items, since sync tools run in worker threads.
 
     Args:
         kind: The kind of items, for error messages.
         taken: The error message for a name that is taken.
 
     Attributes:
-        get: Returns the enabled item of a name, or None. It is the bound method of a dict, as every call begins with
-            it.
+        get: Returns the enabled item of a name, or None. For speed this is the bound method of a dict, as every call
+            of a tool begins with it.
     """
 
     # A cursor is the serial number of the last item of its page. The next page has the items with higher numbers, so
-    # items that are added or removed in between neither repeat nor hide others.
+    # additions and removals in between neither repeat nor hide other items.
 
     def __init__(self, kind: str, taken: str = "there is already a {kind} named {name!r}") -> None:
         self.kind = kind
         self._taken = taken
         self._items: dict[str, ItemT] = {}  # those that are enabled
         self._numbered: dict[str, tuple[int, ItemT]] = {}  # all of them with their serial numbers, in order
-        # Who has disabled an item: this server, or the one that it was copied from. Both must agree to enable it.
+        # The parties that have disabled an item: this server (None), or the mounted server that the item was copied
+        # from. The item is enabled again once all of them agree.
         self._off: dict[str, set[object]] = {}
         self.get = self._items.get
         self._last_serial = 0
@@ -99,14 +101,14 @@ class Registry(Generic[ItemT]):
         """
         with self._changing:
             self.check_free(item.name)
-            # Followers come first, and those that have accepted the item lose it again if a later one refuses.
+            # Followers come first. If one refuses the item, it is removed from those that have accepted it.
             with contextlib.ExitStack() as undo:
                 for follower in self._followers:
                     follower.added(item, enabled)
                     undo.callback(follower.removed, item)
                 undo.pop_all()
             # Numbers are not reused, so that the cursor of a removed item still marks its place. `_items` comes last,
-            # as `get` and `in` take no lock and must only find complete items.
+            # as `get` takes no lock and must only find complete items.
             self._last_serial += 1
             self._numbered[item.name] = (self._last_serial, item)
             if enabled:
@@ -123,7 +125,7 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._numbered:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
-            # The order is the reverse of that in `add`: `_items`, where every call looks, comes first.
+            # `_items`, where every call looks, comes first, in contrast to `add`.
             self._items.pop(name, None)
             self._off.pop(name, None)
             _, item = self._numbered.pop(name)
@@ -135,11 +137,11 @@ class Registry(Generic[ItemT]):
 
         Args:
             name: The item's name.
-            enabled: Whether to enable it, which takes effect once all who have disabled it agree.
-            by: The party that enables or disables it.
+            enabled: Whether to enable the item, which takes effect once all parties that have disabled it agree.
+            by: The party that enables or disables the item.
 
         Returns:
-            Whether this made a difference.
+            Whether this has enabled or disabled the item.
 
         Raises:
             KeyError: If there is no item of this name.
@@ -174,7 +176,7 @@ class Registry(Generic[ItemT]):
         """Tell a follower of all items, and of every change from now on.
 
         Raises:
-            ValueError: If it refuses an item; all earlier items have been removed from it again.
+            ValueError: If the follower refuses an item; all earlier items have then been removed from it again.
         """
         with self._changing, contextlib.ExitStack() as undo:
             for name, (_, item) in self._numbered.items():
@@ -196,7 +198,7 @@ class Registry(Generic[ItemT]):
 
     @property
     def used(self) -> bool:
-        """Whether there was ever an item: a capability that clients have seen can't be taken back."""
+        """Whether there has ever been an item: a capability that clients have seen can't be withdrawn."""
         return self._last_serial > 0
 
     def _serial_of(self, cursor: object) -> int:
@@ -223,7 +225,7 @@ class Registry(Generic[ItemT]):
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
-        # interpreter, so it needs no lock. Bisecting means that a page only looks at its own items.
+        # interpreter, so it needs no lock. Bisection finds the beginning of a page without visiting the items before.
         places = list(self._numbered.values())
         first = bisect.bisect_right(places, after, key=lambda place: place[0])
         return (place for place in places[first:] if place[1].name in self._items)

@@ -74,7 +74,7 @@ class ResourceDetails(TypedDict, total=False):
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.
-        scopes: As in `ToolDetails`; also for subscriptions, and for completions of a template's variables.
+        scopes: As in `ToolDetails`; subscriptions and completions of a template's variables need the scopes, too.
         meta: The resource's ``_meta``; a key has the form ``com.example/name``.
         cache: How long clients may cache the contents, and for whom; the server's ``cache_hints`` by default. The
             ``ttl_ms`` or ``cache_scope`` of a returned `types.ReadResourceResult` takes precedence.
@@ -101,8 +101,8 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
     """A registered resource or resource template of a server.
 
     Attributes:
-        template: The template that matches its URIs; None for a single resource.
-        cache: Its own cache hint; None to use the server's.
+        template: The template that matches the URIs; None for a single resource.
+        cache: The resource's own cache hint; None to use the server's.
     """
 
     template: UriTemplate | None
@@ -123,7 +123,7 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
         try:
             return None if values is None else self.function.bind(values, context)
         except InvalidArguments:
-            return None  # values that the type hints reject: with an int, `users://{id}` does not match `users://x`
+            return None  # the type hints reject a value: if `id` is an int, `users://{id}` does not match `users://x`
 
 
 class ResourceFeature:
@@ -162,7 +162,7 @@ class ResourceFeature:
     def add(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
         """Add a resource or a template; see `Server.add_resource`."""
         resource = _make_resource(uri, function, self._settings, details)
-        # Two registries, as the protocol lists them separately; one notification covers both.
+        # There are two registries, as the protocol has a list for each; one notification covers both.
         (self.registry if resource.template is None else self.templates).add(resource, details.get("enabled", True))
         self.notify_changed()
 
@@ -221,7 +221,7 @@ class ResourceFeature:
         except Exception as exc:
             # A function that uses a nursery raises its ResourceNotFound inside a group.
             exc = single(exc)
-            if isinstance(exc, ResourceNotFound):  # its text is not for clients
+            if isinstance(exc, ResourceNotFound):  # its message is not for clients
                 raise _not_found(uri, revision) from None
             raise self._settings.failure(
                 context, f"the resource {resource.name!r} failed", exc, ContentsError
@@ -243,8 +243,8 @@ class ResourceFeature:
         if len(uri) > MAX_URI:  # bounds the work of matching templates
             return None
         # An exact URI takes precedence over all templates, even if its function raises ResourceNotFound. Likewise, no
-        # later match replaces one that is disabled or hidden: a mounted server, to which the request may be passed,
-        # would read the first match.
+        # later match replaces a first match that is disabled or hidden: a mounted server, to which the request may be
+        # passed on, would read the first one.
         exact = self.registry.find(uri)
         for each in self.templates.everything() if exact is None else [exact]:
             if (call := each.bind(uri, context)) is not None:
@@ -253,13 +253,17 @@ class ResourceFeature:
 
     def _offers(self, resource: RegisteredResource, context: ServedContext[Any]) -> bool:
         registry = self.registry if resource.template is None else self.templates
-        # The registry is asked here, unlike in `FeatureSettings.shows`, because disabled templates are examined, too.
+        # Unlike `FeatureSettings.shows`, this checks the registry, because `_first` also finds disabled entries.
         return registry.get(resource.name) is resource and (
             not resource.filtered or self._settings.shows(resource, context)
         )
 
     async def hidden(self, uris: Collection[str], context: ServedContext[Any]) -> set[str]:
-        """Return the URIs that name something that is disabled or hidden from this client."""
+        """Return those of the URIs that name something disabled, or hidden from this client.
+
+        Raises:
+            ScopesMissing: If one of the other URIs needs scopes that the request lacks.
+        """
         # Most servers hide nothing, and then no URI has to be matched against templates.
         everything = (*self.registry.everything(), *self.templates.everything())
         if len(everything) == len(self.registry) + len(self.templates) and not any(
@@ -302,7 +306,7 @@ def read_uri(context: ServedContext[Any]) -> str:
     """Return the URI that a request names.
 
     Raises:
-        McpError: If it is missing or not a string (-32602).
+        McpError: If the URI is missing or not a string (-32602).
     """
     uri = context.params.get("uri")
     if type(uri) is not str:
@@ -311,7 +315,7 @@ def read_uri(context: ServedContext[Any]) -> str:
 
 
 def _for_this_client(resource: RegisteredResource, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a read, which no cache may share if other clients may not see the resource."""
+    """Return the result of a read, marked as private if the resource may be hidden from other clients."""
     hidden = resource.filtered or resource.scopes
     return result | {"cacheScope": "private"} if hidden and "cacheScope" in result else result
 
@@ -330,7 +334,7 @@ def _make_resource(
     what = f"resource {uri!r}"
     if not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
-    # Braces are not allowed in a URI (RFC 3986), so either of them means a template; a lone one is then refused.
+    # Braces are not allowed in a URI (RFC 3986), so either brace means a template, which refuses a lone one.
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
     if size is not None:
         check_count(f"{what}: size", size, least=0)
@@ -352,7 +356,7 @@ def _make_resource(
 
 
 def _check_agreement(function: Function, template: UriTemplate | None, what: str) -> None:
-    # This is checked at registration, because at run time a mismatch would look like a URI that does not exist.
+    # Agreement is checked at registration, because at run time a mismatch would look like a URI that does not exist.
     parameters = set(function.input_schema.get("properties", ()))
     required = set(function.input_schema.get("required", ()))
     always = set() if template is None else {*template.variables, *filter(None, [template.exploded])}
@@ -381,7 +385,7 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
         if value.ttl_ms is not None and not 0 <= value.ttl_ms <= MAX_TTL * 1000:
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
-    # A list becomes several contents only if it contains some; otherwise it is data, sent as JSON.
+    # A list is sent as several contents only if it contains at least one; otherwise it is data, and sent as JSON.
     many = isinstance(value, (list, tuple)) and any(isinstance(item, (ResourceContents, *MEDIA)) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}
@@ -411,15 +415,15 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
 def safe_join(directory: str | Path, path: str) -> Path:
     """Join a path matched by ``{+path}`` to a directory, without leaving the directory.
 
-    Accesses the file system, so call it from a sync function or in a thread. It can't protect against a process that
-    modifies the directory at the same time.
+    This accesses the file system, so call it from a sync function or in a thread. It can't protect against a process
+    that modifies the directory at the same time.
 
     Args:
         directory: The directory that the result must be in.
         path: A relative path, chosen by a client.
 
     Returns:
-        The absolute path, without ``..`` and symbolic links. It need not exist.
+        The absolute path, without ``..`` and symbolic links. Nothing need exist there.
 
     Raises:
         ResourceNotFound: If the path is absolute, leads out of the directory (even through a symbolic link), or can't
@@ -429,12 +433,12 @@ def safe_join(directory: str | Path, path: str) -> Path:
     try:
         # The path is resolved before it is checked below, because `..` and symbolic links may lead anywhere.
         joined = (root / path).resolve()
-        # `resolve` ignores paths that the system refuses, for example because they are too long; this does not.
+        # `resolve` ignores an error for a path that the system refuses, for example as too long; `lstat` raises it.
         joined.lstat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
         raise ResourceNotFound("no such path") from None
     if Path(path).is_absolute() or not joined.is_relative_to(root):
-        raise ResourceNotFound("no such path")  # the same text, which must not reveal what exists outside
+        raise ResourceNotFound("no such path")  # the same message, so as not to reveal what exists outside
     return joined

@@ -48,17 +48,19 @@ class ToolDetails(TypedDict, total=False):
         annotations: Hints about the tool's behaviour.
         icons: Icons, each an https: or data: URI.
         tags: Words of your own, for `Server.enable`, `Server.disable` and ``Server(visible=…)``; not sent to clients.
-        enabled: Whether it is offered; if not, `Server.enable` can offer it later.
-        scopes: The scopes that a call needs over HTTP, which a server with scopes only serves with ``auth=…``. A token
-            without them is refused, but the tool stays in the list. On stdio and in memory they don't apply.
+        enabled: Whether the tool is offered; if not, `Server.enable` can offer it later.
+        scopes: The scopes that a call over HTTP needs. A server with scopes can be served over HTTP only with
+            ``auth=…``. A token without the scopes is refused, but the tool stays in the list. On stdio and in memory,
+            scopes don't apply.
         timeout: Seconds that the function may run, not counting the time during which it waits for the user's answers;
-            then the call fails with an error for the model. An async function is cancelled, a thread is abandoned.
+            after that, the call fails with an error for the model. An async function is cancelled, a thread is
+            abandoned.
         meta: The tool's ``_meta``; a key has the form ``com.example/name``.
         input_schema: A JSON Schema for the arguments, shown instead of the one made from the type hints. Arguments are
             validated against both.
         output_schema: A JSON Schema for the result, used instead of the one made from the return type.
-        structured_output: Whether the return type makes an output schema and structured content; if False, results are
-            content only. By default the server's ``FunctionOptions(structured_output=…)`` decides.
+        structured_output: Whether the tool has an output schema, made from the return type, and structured content; if
+            False, results are content only. By default the server's ``FunctionOptions(structured_output=…)`` decides.
         park_input: Whether a function that asks for input in the modern era keeps waiting in this process instead of
             running again from its start.
     """
@@ -96,7 +98,7 @@ class RegisteredTool(Entry[Tool]):
         return "tool"
 
     def bind_in_time(self, arguments: dict[str, Any], context: ServedContext[Any]) -> Call:
-        """Bind arguments to the function as `Function.bind` does, and limit the time that it takes."""
+        """Bind arguments to the function as `Function.bind` does, and limit the time that the call may take."""
         return functools.partial(self._in_time, self.function.bind(arguments, context), context)
 
     async def _in_time(self, call: Call, context: ServedContext[Any]) -> Any:
@@ -109,8 +111,8 @@ class RegisteredTool(Entry[Tool]):
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
-        # Until 2025-11-25 an output schema must describe an object. A tool with another schema is listed without it
-        # there, and its results have no structured content.
+        # Until 2025-11-25 an output schema must describe an object. In those revisions, a tool with another schema is
+        # listed without it, and its results have no structured content.
         if "outputSchema" in wire and self.output.schema_for(revision) is None:
             del wire["outputSchema"]
         return wire
@@ -131,7 +133,7 @@ class ToolFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        # Declared even without tools, which may be added later, when a capability can't be declared any more.
+        # The capability is declared even without tools: when tools are added later, it is too late to declare it.
         return {"tools": {"listChanged": True}}
 
     def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
@@ -205,18 +207,18 @@ def _refuse_arguments(context: ServedContext[Any], text: str) -> dict[str, Any]:
 def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[Any]) -> None:
     """Compare a call's arguments with the HTTP headers that repeat them.
 
-    For other tools HTTP does so before the request gets here. For a tool that may be hidden, an error of HTTP would
-    reveal that it exists.
+    For other tools, the HTTP transport does so before the request gets here. For a tool that may be hidden, an error
+    from there would reveal that the tool exists.
 
     Raises:
-        McpError: If they differ (-32020).
+        McpError: If the arguments and the headers differ (-32020).
     """
     if isinstance(context.connection, SingleRequest):  # a POST of the modern era; no other request has these headers
         from trio_mcp.http.param_headers import check_parameter_headers, parameter_headers  # deferred: not for stdio
 
         try:
             parameters = parameter_headers(tool.definition.input_schema)
-        except ValueError:  # clients leave such a tool out
+        except ValueError:  # the schema's headers are invalid, so clients leave the tool out
             return
         error = check_parameter_headers(context.transport_metadata["headers"], arguments, parameters)
         if error is not None:
@@ -245,7 +247,7 @@ def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details:
         park_input=details.get("park_input", False),
         read_texts=True,
     )
-    if own.may_ask:  # imported now, so that no call has to wait for it
+    if own.may_ask:  # imported now, so that no call has to wait for the import
         import trio_mcp.server.input.interactive  # noqa: F401
     output = read_output(
         without_questions(own.returns),

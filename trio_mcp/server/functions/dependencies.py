@@ -124,8 +124,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
 
 
 def _key_of(function: Callable[..., Any]) -> object:
-    """Return the key that makes two providers the same."""
-    # A hashable function is itself the key: `obj.method` is a new object each time, but these compare equal.
+    """Return the key of a provider; two providers are the same if their keys are equal."""
+    # A hashable function is itself the key: `obj.method` is a new object each time, but these objects compare equal.
     try:
         hash(function)
     except TypeError:
@@ -134,7 +134,7 @@ def _key_of(function: Callable[..., Any]) -> object:
 
 
 def _name(function: object) -> str:
-    # The name as a user would write it: without the enclosing functions, or that of its class if it has none.
+    # The name is as a user would write it, without the enclosing functions. Without a name, that of the class is used.
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
@@ -190,7 +190,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
             return shared[provider.key]
         inner = (*path, provider)
         arguments = {name: place(*need, inner) for name, need in provider.needs.items()}
-        # The recursion has appended the needs before: the order of the steps is the order to run them in.
+        # The recursion has already appended the providers that this one needs, so the steps can run in their order.
         steps.append(_Step(provider, arguments))
         if cache:
             shared[provider.key] = len(steps) - 1
@@ -229,9 +229,9 @@ class Dependencies:
         Args:
             context: The context, for providers that take it.
             function: The function.
-            arguments, named: Its other arguments.
+            arguments, named: The function's other arguments.
         """
-        # The plan is made once, at registration; only overrides, which are for tests, need another one for each call.
+        # The plan is made once, at registration; only overrides, which are for tests, need a new plan for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
         values: list[Any] = [None] * len(plan.steps)  # by step number
@@ -260,7 +260,7 @@ class Dependencies:
 
     def _in_thread(self, plan: _Plan, values: list[Any], context: object, ready: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
-            # An awaitable result is fine if nothing was entered, as nothing is closed then before it is awaited.
+            # An awaitable result is fine if nothing was entered, as then nothing is closed before it is awaited.
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -299,7 +299,7 @@ def read_dependencies(
     """Return the dependencies of a function from the markers of its parameters.
 
     Raises:
-        TypeError: If a provider can't be used; the message names it and its parameter, and says why.
+        TypeError: If a provider can't be used; the message names the provider and the parameter, and says why.
     """
     known: dict[object, Provider] = {}
     needs = {

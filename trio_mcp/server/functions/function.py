@@ -28,7 +28,7 @@ from trio_mcp.server.functions.parameters import Parameter, contract_of, paramet
 from trio_mcp.server.functions.schemas import ArgumentsSchema, problem_line, read_texts, text_types
 from trio_mcp.server.functions.surroundings import Depends, Surroundings, marker_in
 
-if TYPE_CHECKING:  # loaded with the first function that has some
+if TYPE_CHECKING:  # loaded with the first function that has dependencies
     from trio_mcp.server.functions.dependencies import Dependencies
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
@@ -40,7 +40,7 @@ _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWOR
 
 # Chosen: enough for a model to correct its call, short enough for its context.
 MAX_PROBLEMS = 3
-"""The number of problems with arguments that one message lists."""
+"""The maximum number of problems with arguments that one message lists."""
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 """A function with its arguments bound. Calling it runs the function, in the event loop or in a thread."""
@@ -50,7 +50,7 @@ class InvalidArguments(Exception):
     """The arguments don't fit; the text says which, and why.
 
     Attributes:
-        names: The refused arguments; all of them if a hand-written schema refused them, which does not say which.
+        names: The refused arguments; if a hand-written schema refused them, these are all arguments of the call.
     """
 
     def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
@@ -66,8 +66,8 @@ class Function:
         description: The text of the docstring.
         input_schema: The JSON Schema of the arguments.
         returns: The return annotation; `inspect.Signature.empty` without one.
-        may_ask: Whether it can ask for input: it has a context or a dependency, which may have one.
-        park_input: Whether it keeps waiting where it asks for input, instead of running again (modern era).
+        may_ask: Whether the function can ask for input: it has a context, or a dependency that may have one.
+        park_input: Whether the function keeps waiting where it asks for input, instead of running again (modern era).
     """
 
     description: str | None
@@ -85,7 +85,7 @@ class Function:
     _text_types: Mapping[str, frozenset[str]]
 
     def bind(self, arguments: dict[str, Any], context: object) -> Call:
-        """Validate arguments, fill in defaults, and bind them and the context. Does not call the function.
+        """Validate arguments, fill in defaults, and bind them and the context, without calling the function.
 
         Raises:
             InvalidArguments: If the arguments don't fit.
@@ -103,8 +103,8 @@ class Function:
         return functools.partial(self._call, **values)
 
     def _check(self, schema: ArgumentsSchema, arguments: dict[str, Any]) -> None:
-        # The hand-written schema is checked before the signature: clients have seen it, so its terms are the better
-        # ones for a problem.
+        # The hand-written schema is checked before the signature: clients have seen the schema, so a problem is best
+        # described in its terms.
         if (problem := schema.problem(arguments)) is not None:
             raise InvalidArguments(problem, frozenset(arguments))
 
@@ -113,7 +113,7 @@ class Function:
         try:
             return self._validated(arguments)
         except InvalidArguments as exc:
-            # Some models and hosts send "[1, 2]" for a list.
+            # Some models and hosts send a list as the string "[1, 2]".
             read = read_texts(arguments, exc.names, self._text_types)
             if not read:
                 raise
@@ -123,7 +123,7 @@ class Function:
         if self._schema is not None:
             self._check(self._schema, arguments)
         # In pydantic's strict mode, a type's JSON form, such as a date in a string, is accepted from JSON text only.
-        # This is tried second, as almost all arguments fit as Python data and need not be encoded again.
+        # JSON text is tried second, as almost all arguments fit as Python data and need not be encoded again.
         try:
             if not self._as_json:
                 return self._validate(arguments)
@@ -229,8 +229,8 @@ def read_function(
         TypeError: If the signature can't be described; the message names the parameter, and says what to do.
         SchemaError: If the schema is invalid.
     """
-    # The two mistakes whose own errors would be hard to understand: a class has a signature, and calling a generator
-    # function returns without running anything.
+    # Without these checks, two mistakes would cause errors that are hard to understand: a class has a signature, and
+    # calling a generator function returns without running anything.
     if isinstance(function, type):
         raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
     if is_generator(function):
@@ -248,7 +248,7 @@ def read_function(
         # The hints are those of the undecorated function. A parameter that only a decorator's __signature__ has is not
         # among them, and if its annotation is a string, it can't be resolved.
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # only with an input_schema, which describes them
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # only with an input_schema, which describes the arguments
             extra = "allow"
             continue
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -266,7 +266,7 @@ def read_function(
             f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
         )
     for name in _CONTEXTS if not contexts else ():
-        # Otherwise clients would be asked for it.
+        # Otherwise the parameter would become an argument that clients are asked for.
         if name in parameters and hints.get(name, _EMPTY) is _EMPTY:
             raise TypeError(
                 f"{what}: the parameter {name!r} has no type hint: write `{name}: {context_type.__name__}` for the"
@@ -347,7 +347,7 @@ def _is_in_class(function: Callable[..., Any]) -> bool:
 
 
 def _awaited(returns: Any) -> Any:
-    """Return the type after awaiting, for a sync function annotated as returning an awaitable."""
+    """Return the return type; for a sync function annotated as returning an awaitable, the type of its result."""
     if get_origin(returns) in (collections.abc.Awaitable, collections.abc.Coroutine):
         return get_args(returns)[-1]
     return returns

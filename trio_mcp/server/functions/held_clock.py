@@ -1,7 +1,7 @@
-"""Virtual time in tests: it stands still while a sync function, or one that ``trio.to_thread`` runs, is in its thread.
+"""Virtual time in tests, which stands still while a thread of a sync function or of ``trio.to_thread`` is running.
 
-Trio's ``autojump_clock`` jumps when all tasks wait, and can't know that one of them waits for a thread. So it would
-skip the thread's work and jump to the next deadline.
+Trio's ``autojump_clock`` jumps when all tasks wait, and can't know that one of them waits for a thread. So the clock
+would skip the thread's work and jump to the next deadline.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE = 60.0
 """Seconds of real time that a thread may hold the clock while nothing else happens."""
 
 OUR_THREAD: contextvars.ContextVar[bool] = contextvars.ContextVar("trio_mcp thread", default=False)
-"""Whether this is a thread that holds the clock, or something that it runs in the event loop."""
+"""Whether this code runs in a thread that holds the clock, or in the event loop on behalf of such a thread."""
 
 
 class HeldClock(trio.abc.Instrument):
@@ -36,8 +36,8 @@ class HeldClock(trio.abc.Instrument):
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
-        self._threshold = 0.0  # the user's, while the clock is held
-        self._holders = 0  # of this instrument
+        self._threshold = 0.0  # the user's threshold, while the clock is held
+        self._holders = 0  # the threads and watchers that need the instrument
         self._threads = 0
         self._watchers = 0
         self._waiting: set[trio.lowlevel.Task] = set()  # the tasks that wait for a thread of `trio.to_thread`
@@ -101,7 +101,7 @@ class HeldClock(trio.abc.Instrument):
             self._update()
 
     # `trio.from_thread.run` starts a system task in the context of the calling thread, as our threads may be abandoned.
-    # The tasks that this one starts inherit the context, but are not children of Trio's root task.
+    # The tasks that the system task starts inherit the context, but are not children of Trio's root task.
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         nursery = task.parent_nursery
         of_system = nursery is not None and nursery.parent_task is trio.lowlevel.current_root_task()
@@ -125,7 +125,7 @@ class HeldClock(trio.abc.Instrument):
 
 
 def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
-    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, not for a place or a guest task."""
+    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, and not to start it or to serve it."""
     before = None
     for frame, _ in task.iter_await_frames():
         if before is _RUN_SYNC and frame.f_code is _RESCHEDULED:

@@ -30,17 +30,17 @@ def bound_by_partials(function: Callable[..., Any]) -> set[str]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling it certainly returns a coroutine; any other callable may still return an awaitable."""
+    """Return whether a call certainly returns a coroutine; if not, it may still return another awaitable."""
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
-    """Return whether calling it returns a generator, sync or async."""
+    """Return whether a call returns a generator, sync or async."""
     return any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function))
 
 
 def is_context(annotation: Any, context_type: type) -> bool:
-    """Return whether a parameter with this annotation receives the `Context`; it may be optional or generic."""
+    """Return whether a parameter with this annotation, which may be optional or generic, receives the `Context`."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return is_context(get_args(annotation)[0], context_type)
@@ -66,7 +66,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
     Raises:
         TypeError: If an annotation can't be evaluated.
     """
-    # Looking at the stack is slow, and may find a name that only happens to be there: so it is the second attempt.
+    # Looking at the stack is slow, and may find a name that only happens to be there, so that is the second attempt.
     target = _annotated(function)
     cells = _closure(target)
     try:
@@ -127,7 +127,7 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
-    # None on an interpreter without frames: then no local name is found, and the error about the annotation says so.
+    # This is None on an interpreter without frames: then no local name is found, and the annotation is not resolved.
     frame = inspect.currentframe()
     while frame is not None:
         # Frames don't say which function they run, so its qualified name and its globals are compared. The innermost

@@ -1,7 +1,7 @@
 """The parameters that clients fill: one validator for all of them, and the JSON Schema that describes them.
 
 pydantic needs most of a millisecond for the two. Most parameters are of a few types, so the parts that pydantic makes
-for a type are kept, and put together for each function.
+for a type are cached, and put together for each function.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Parameter(NamedTuple):
     """A parameter that clients fill.
 
     Attributes:
-        kind: Its type, without the metadata.
-        metadata: The metadata of the annotation, without texts.
-        description: Its description in the annotation or the docstring; None if a Field describes it.
-        default: Its default, which may be a Field; `inspect.Parameter.empty` without one.
+        kind: The type of the parameter, without the metadata.
+        metadata: The metadata of the annotation, other than strings.
+        description: The description in the annotation or the docstring; None if a Field describes the parameter.
+        default: The default, which may be a Field; `inspect.Parameter.empty` without one.
     """
 
     kind: Any
@@ -87,9 +87,9 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
     """Read a parameter that clients fill.
 
     Args:
-        annotation: Its type hint.
-        default: Its default; `inspect.Parameter.empty` without one.
-        description: Its description in the docstring.
+        annotation: The type hint.
+        default: The default; `inspect.Parameter.empty` without one.
+        description: The description in the docstring.
     """
     extras: list[Any] = []
     if get_origin(annotation) is Annotated:
@@ -107,8 +107,8 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
         description = texts[0]
     if (default is None or (field and field.default is None)) and not _allows_none(annotation):
         # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
-        # outside the union, because clients look for a description beside it. Metadata before them must not apply to
-        # the None.
+        # outside the union, because clients look for a description beside it. Metadata that precedes the Fields must
+        # not apply to None.
         inner = [number for number, extra in enumerate(extras, 1) if not isinstance(extra, FieldInfo)][-1:]
         end = inner[0] if inner else 0
         annotation, extras = Optional[_annotated(annotation, extras[:end])], extras[end:]  # noqa: UP045
@@ -194,7 +194,7 @@ def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | 
         null: As `null_in_schemas` in `FunctionOptions`.
 
     Returns:
-        The contract; None if it is not certain that it would be equal, or if pydantic can't make it.
+        The contract; None if it might differ from pydantic's, or if pydantic can't make one.
     """
     fields: dict[str, Any] = {}
     properties: dict[str, Any] = {}
@@ -207,7 +207,7 @@ def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | 
             schema["required"] = required
         core: Any = {**frame.core, "fields": fields}
         validator = SchemaValidator(core)
-    except Exception:  # a type hint can be any object; pydantic reports the problem, with the parameter's name
+    except Exception:  # a type hint can be any object; `made_at_once` reports the problem, with the parameter's name
         return None
     return Contract(validator.validate_python, validator.validate_json, _sorted(schema), False)
 
@@ -216,7 +216,7 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
     """Return a parameter as a field, and its JSON Schema.
 
     Raises:
-        Unclear: If pydantic may make something else of it.
+        Unclear: If pydantic might make a different field or schema.
     """
     metadata, default, description = parameter.metadata, parameter.default, parameter.description
     fields = [each for each in (*metadata, default) if isinstance(each, FieldInfo)]
@@ -245,7 +245,7 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
 
 
 def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
-    # pydantic sorts them, too. The properties themselves stay in the order of the parameters.
+    # pydantic sorts the keywords, too. The properties themselves stay in the order of the parameters.
     return dict(sorted(schema.items()))
 
 
@@ -264,7 +264,7 @@ def _frame() -> _Part:
     """Return the parts that pydantic makes for a function without parameters.
 
     Raises:
-        Unclear: If it has plugins, which must see every validator.
+        Unclear: If pydantic has plugins, which must see every validator.
     """
     adapter, schema, _ = _made({}, "forbid", True, "")
     if type(adapter.validator) is not SchemaValidator:

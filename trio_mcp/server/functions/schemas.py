@@ -25,7 +25,7 @@ __all__ = [
     "without_null",
 ]
 
-# Chosen: both may quote the client's input (keys, parts of values), so neither may grow with it.
+# Chosen: paths and messages may quote the client's input (keys, parts of values), so neither may grow with it.
 MAX_PLACE = 100
 """The maximum length of the path to an argument in a message, in characters."""
 MAX_PROBLEM = 500
@@ -141,7 +141,7 @@ def json_schema_of(
     Raises:
         TypeError: If the type has no JSON Schema; the message names the subject.
     """
-    # A new one each time: pydantic's generators can be used only once.
+    # Each schema needs a new generator: pydantic's generators can be used only once.
     generator = generator or JsonSchema()
     try:
         schema = generator.generate(adapter.core_schema, mode)
@@ -152,7 +152,7 @@ def json_schema_of(
 
 
 def without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional parameter, in which null is no longer allowed."""
+    """Return the schema of an optional parameter, changed so that null is not allowed."""
     left = {key: value for key, value in schema.items() if key != "default" or value is not None}
     if "enum" in left:
         left["enum"] = [value for value in left["enum"] if value is not None] or left["enum"]
@@ -167,7 +167,7 @@ class _TooLarge(Exception):
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a generated schema with its definitions in place of the references to them.
 
-    A definition that refers to itself stays, and so do all of them if the schema would become too large.
+    A definition that refers to itself stays, and so do all definitions if the schema would become too large.
     """
     from trio_mcp.schema.validator import MAX_SUBSCHEMAS  # deferred: most schemas stay as they are
 
@@ -179,7 +179,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
                 others |= below[name]
     recursive = {name for name, others in below.items() if name in others}
     rest = {key: value for key, value in schema.items() if key != "$defs"}
-    left = MAX_SUBSCHEMAS  # a client like ours would not use a larger one
+    left = MAX_SUBSCHEMAS  # this library's own client would not use a larger schema
 
     def copied(part: Any) -> Any:
         nonlocal left
@@ -194,9 +194,9 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
         for key, value in part.items():
             if key in _NAMED:
                 found[key] = {name: copied(each) for name, each in value.items()}
-            elif key != "discriminator":  # of OpenAPI: it refers to the definitions
+            elif key != "discriminator":  # a keyword of OpenAPI, which refers to the definitions
                 found[key] = value if key in _VALUES else copied(value)
-        if "discriminator" in part:  # it also implied that the tag is required, even if it has a default
+        if "discriminator" in part:  # which also implied that the tag is required, even if the tag has a default
             tag = part["discriminator"]["propertyName"]
             found["oneOf"] = [
                 {**each, "required": list(dict.fromkeys([*each.get("required", []), tag]))} for each in found["oneOf"]

@@ -1,4 +1,4 @@
-"""The structure of types, by which everything that pydantic makes of a type is shared among its uses."""
+"""The structure of types: the key under which everything that pydantic makes of a type is shared among its uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAVES = frozenset({
 _CONTAINERS = (list, dict, set, frozenset)
 _UNIONS = (Union, types.UnionType)
 _LISTED = (str, int, bool, type(None))
-# The constraints that have a single number, and the attribute that has it.
+# The constraints that have a single number, and the attribute with this number.
 _CONSTRAINTS: dict[type, str] = {
     annotated_types.Ge: "ge",
     annotated_types.Gt: "gt",
@@ -36,19 +36,19 @@ _CONSTRAINTS: dict[type, str] = {
 
 
 class Unclear(Exception):
-    """It is uncertain what pydantic would make of a type."""
+    """How pydantic would treat a type is uncertain."""
 
 
 @attrs.frozen
 class Structure:
-    """A type that equals each type of the same structure.
+    """A type that compares equal to every type of the same structure.
 
     Types themselves can't be compared like this: ``int | str`` equals ``str | int``, and an ``Annotated`` with
     ``ge=1`` equals one with ``ge=1.0``, but pydantic makes something different of each.
 
     Attributes:
         annotation: The type.
-        constraints: Its further constraints.
+        constraints: Further constraints of the type.
     """
 
     annotation: Any = attrs.field(eq=False)
@@ -57,12 +57,12 @@ class Structure:
 
 
 def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = False) -> Structure:
-    """Return the kind of a type.
+    """Return the structure of a type.
 
     Args:
         annotation: The type.
-        constraints: Its further constraints, such as ``annotated_types.Ge(1)``.
-        models: Whether it may contain pydantic models.
+        constraints: Further constraints of the type, such as ``annotated_types.Ge(1)``.
+        models: Whether the type may contain pydantic models.
 
     Raises:
         Unclear: If pydantic may make something else of another type with the same structure.

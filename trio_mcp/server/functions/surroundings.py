@@ -1,6 +1,6 @@
 """The surroundings in which a server's functions are called, and the marker with which they declare their needs.
 
-Functions with dependencies also need `trio_mcp.server.functions.dependencies`, which is imported with the first one.
+Functions with dependencies also need `trio_mcp.server.functions.dependencies`; the first such function imports it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Depends:
             ``@asynccontextmanager``, or is a generator function with one ``yield``, its cleanup runs when the function
             that needs the value has ended. Its own parameters are a `Context`, dependencies, or have defaults.
         cache: Whether everything in a request that depends on this provider shares one value. If False, this parameter
-            gets its own.
+            gets a value of its own.
     """
 
     provider: Callable[..., Any]
@@ -41,7 +41,7 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
         TypeError: If the parameter is marked in a way that can't work.
     """
     if isinstance(default, Depends):
-        # FastAPI allows this. Here functions stay callable without a server, and a call would get the marker.
+        # FastAPI allows this. Here functions stay callable without a server, and such a call would get the marker.
         raise TypeError(f"{where}: Depends can't be a default value; write Annotated[..., Depends(...)]")
     while hasattr(annotation, "__value__"):  # a type alias, such as `type Db = Annotated[Database, Depends(get_db)]`
         annotation = annotation.__value__
@@ -65,7 +65,7 @@ class Overrides:
     """
 
     def __init__(self) -> None:
-        # It maps each provider's key to a `Provider`; that is not typed, as its module imports this one.
+        # The values are `Provider` objects, but typed as Any, as the module of that class imports this one.
         self.active: Mapping[object, Any] = {}
         self._entries: list[tuple[object, Any]] = []
 

@@ -22,13 +22,13 @@ class FunctionOptions:
 
     Attributes:
         max_sync_threads: How many synchronous functions run at once, each in a thread; further calls wait.
-        structured_output: Whether the return types of tools make output schemas and structured content. A tool's own
-            ``structured_output`` takes precedence.
+        structured_output: Whether the return types of tools become output schemas and tools return structured content.
+            A tool's own ``structured_output`` takes precedence.
         null_in_schemas: Whether input schemas say that an optional parameter may be null. If False, they say only that
             it may be left out, for hosts that don't understand such unions; null is still accepted.
-        inline_definitions: Whether the schemas that are made from type hints have their definitions in place of the
-            references to them, for hosts that don't follow references. Recursive types keep their definitions, and so
-            does a schema that would have more than 10,000 parts.
+        inline_definitions: Whether, in schemas made from type hints, definitions replace the references to them, for
+            hosts that don't follow references. Recursive types keep their definitions, and so does a schema that would
+            have more than 10,000 parts.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
@@ -43,8 +43,8 @@ class FunctionOptions:
 class SyncThreads:
     """Calls sync functions, each in a thread.
 
-    A thread counts until it ends, even if its call was cancelled and no task waits for it any more. Until then it also
-    holds Trio's clock, if that is a virtual clock.
+    A thread counts towards the limit until it ends, even if its call was cancelled and no task waits for it any more.
+    Until then it also holds Trio's clock, if that is a virtual clock.
 
     Args:
         most: The number of threads that run at once, in one run of Trio; further calls wait.
@@ -68,7 +68,7 @@ class SyncThreads:
     async def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Call a function in a thread; if it returns an awaitable, await that here.
 
-        When cancelled, the thread is abandoned: it can't be stopped, so the call returns without waiting for it.
+        If the call is cancelled, the thread is abandoned: it can't be stopped, so the call does not wait for it.
         """
         limiter: Any = self.limiter
         work: Callable[[], Any] = functools.partial(function, *arguments, **named)

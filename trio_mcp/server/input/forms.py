@@ -101,7 +101,7 @@ class ModelForm(Generic[ModelT]):
         Raises:
             NoSuchField: If the revision does not define a kind of field that the form needs.
         """
-        # Kept, because each question needs its wire form several times: for the check, for its digest and for the wire.
+        # Cached, because each question needs its wire form several times: to check it, to digest it and to send it.
         wire = self._wire.get(revision)
         if wire is None:
             properties = {}
@@ -135,7 +135,7 @@ def form_of(model: type[ModelT]) -> ModelForm[ModelT]:
     """Return the form of a model.
 
     Raises:
-        TypeError: If it is not a pydantic model, or not flat; the message names the field.
+        TypeError: If ``model`` is not a pydantic model, or is not flat; the message names the field.
     """
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         raise TypeError(f"a form must be a pydantic model class, with a field for each value; got {model!r}")
@@ -156,15 +156,15 @@ def _form_of(model: type[ModelT]) -> ModelForm[ModelT]:
     for name, part in schema.get("properties", {}).items():
         part, may_be_null = _without_null(part, definitions)
         if may_be_null and name in required:
-            required.remove(name)  # an answer can't have null, so the user must be able to leave the field empty
+            required.remove(name)  # an answer can't contain null, so the user must be able to leave the field empty
             nullable.add(name)
         fields[name] = _field(part, definitions, f"{what}: the field {name!r}")
     return ModelForm(model, fields, tuple(required), frozenset(nullable))
 
 
 def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with its reference resolved; its own keywords take precedence."""
-    # The title of a definition is the name of its class, which means nothing to a user.
+    """Return a schema with its reference resolved; the schema's own keywords take precedence over the definition's."""
+    # The title of a definition is left out: it is the name of a class, which means nothing to a user.
     reference = part.get("$ref")
     if not isinstance(reference, str):
         return part
@@ -174,7 +174,7 @@ def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, An
 
 
 def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    # pydantic writes an optional field as a union with null, which forms don't have. So null is taken out; `_field`
+    # pydantic writes an optional field as a union with null, which forms don't support. So null is removed; `_field`
     # checks any union that remains.
     part = _resolved(part, definitions)
     alternatives = part.get("anyOf")
@@ -212,7 +212,7 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
         shown = kind if isinstance(kind, str) else "a union" if "anyOf" in part else "of any type"
         raise TypeError(f"{subject} is {shown}; {_FLAT}")
     common = _some(part, title="title", description="description")
-    if part.get("default") is not None:  # a form has no null to suggest
+    if part.get("default") is not None:  # a form can't suggest null
         common["default"] = part["default"]
     return _Field(kind, common, limits, options, enum_names="enumNames" in part)
 
@@ -223,8 +223,8 @@ def _some(part: dict[str, Any], **names: str) -> dict[str, Any]:
 
 def _number_limits(part: dict[str, Any], kind: str) -> dict[str, Any]:
     limits = _some(part, minimum="minimum", maximum="maximum")
-    # Forms have no exclusive bounds. For integers, the next integer inside is the bound; for floats, the form allows
-    # the bound itself, which the model then refuses.
+    # Forms have no exclusive bounds. For integers, the next integer within the range is the bound; for floats, the form
+    # allows the bound itself, which the model then refuses.
     for name, exclusive, step in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
         bound = part.get(exclusive)
         if bound is not None:
@@ -259,7 +259,7 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
 
 
 class _FormSchema(JsonSchema):
-    """A generator that adds titles to enumerations: the members' names, if they say more than the values."""
+    """A schema generator that adds titles to enumerations: the members' names, if they say more than the values."""
 
     def enum_schema(self, schema: Any) -> dict[str, Any]:
         found = super().enum_schema(schema)

@@ -34,13 +34,13 @@ __all__ = ["ParkedRounds", "run_interactive"]
 class ParkedRounds(Rounds):
     """The rounds of a parked function: it runs once, in the nursery of the server's run, for one request at a time.
 
-    The request being served waits for the function, and cancels it when cancelled. Between two requests the function
-    is only cancelled at a deadline, or when the run ends.
+    The request being served waits for the function; if the request is cancelled, so is the function. Between two
+    requests the function is only cancelled at a deadline, or when the run ends.
     """
 
     # Two tasks share this object: the function's, which runs in the run's nursery, and that of the current request.
     # `_changed` wakes the request (the function asks or has ended), `_answered` wakes the function. The function's task
-    # keeps its outcome until a request has taken it (`_taken`); `_ended` says that this task has ended.
+    # keeps its outcome until a request has taken it (`_taken`); `_ended` is set when the function's task has ended.
 
     def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
         super().__init__(context, earlier, responses)
@@ -61,7 +61,7 @@ class ParkedRounds(Rounds):
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         self._check_round()
         if self._id is None:  # otherwise another task of the function has asked in this round
-            # The room that `serve` found may have been taken by other functions since.
+            # Since `serve` checked, other functions may have taken the room.
             self._check_room()
             self._enter()
         self._waiting.update({key: (request, questions[key]) for key, request in missing.items()})
@@ -76,8 +76,8 @@ class ParkedRounds(Rounds):
         finally:
             for key in missing:
                 self._waiting.pop(key, None)  # still there only if the function itself has given up waiting
-            # While no request waits (not live), the client has the id and may still come for the outcome, so the entry
-            # in the table stays.
+            # The entry in the table stays while no request waits for the function: the client has the id, and may still
+            # come for the outcome.
             if not self._waiting and self._live:
                 self._leave()
 
@@ -103,12 +103,12 @@ class ParkedRounds(Rounds):
                     self._close()
                 self._done = True
                 self._changed.set()
-                # This waits inside the scope, so that an outcome that no request takes is dropped at the deadline.
+                # The wait is inside the scope, so that an outcome that no request takes is dropped at the deadline.
                 await self._taken.wait()
         except Exception as exc:
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=exc)
         except BaseExceptionGroup as group:
-            # Cancellation must reach the nursery, failures must not: log these, and pass on only the former.
+            # Cancellation must reach the nursery, but failures must not: they are logged instead.
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
@@ -123,7 +123,8 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        # Checked now, and not only when the function asks, as it may have done work by then that would be lost.
+        # The room is checked now, and not only when the function asks: by then the function may have done work, which
+        # would be lost.
         self._check_room()
         self._open()
         self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
@@ -137,8 +138,8 @@ class ParkedRounds(Rounds):
                 if self._ended.is_set():
                     raise McpError(INTERNAL_ERROR, "the handler was cancelled because the server is shutting down")
                 await self._changed.wait()
-                # Replaced before the conditions are checked again, without a checkpoint in between, so that no change
-                # is missed.
+                # The event is replaced before the conditions are checked again, without a checkpoint in between, so
+                # that no change is missed.
                 self._changed = trio.Event()
             if self._done:
                 if self._error is not None:
@@ -146,7 +147,7 @@ class ParkedRounds(Rounds):
                 return self._value
             requests = {key: request for key, (request, _) in self._waiting.items()}
             asked = self.asked(requests, self._id)
-            # Nothing else ends a function whose client never comes back. The token expires at the same time.
+            # Only this deadline ends a function whose client never comes back. The token expires at the same time.
             self._scope.deadline = trio.current_time() + self._seconds(requests)
             parked, self._live = True, False
             return asked
@@ -173,7 +174,7 @@ class ParkedRounds(Rounds):
         """Continue the function under another request, and wait as `serve` does.
 
         Raises:
-            McpError: If a response is malformed (-32602); the function has not been resumed then.
+            McpError: If a response is malformed (-32602); the function is not resumed then.
         """
         # Malformed responses are refused before anything changes, so the client may try again with the same state.
         for key, data in responses.items():
@@ -183,7 +184,7 @@ class ParkedRounds(Rounds):
         self._leave()
         self.context.go_on_as(context)
         self._live = True
-        # The client is back: from here on, its request limits the function, and not the time that it had to answer.
+        # The client is back: from here on, the new request limits the function, and the deadline for answers does not.
         self._scope.deadline = math.inf
         for key in responses:
             self._waiting.pop(key, None)
@@ -210,7 +211,7 @@ class ParkedRounds(Rounds):
 
 
 def _unanswered() -> McpError:
-    return McpError(INTERNAL_ERROR, "the handler waited for input that no request can bring any more")
+    return McpError(INTERNAL_ERROR, "the handler waited for input that no request can provide any more")
 
 
 async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, park: bool) -> Any:
@@ -219,7 +220,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     Args:
         context: The context of the function.
         bind: Binds the function to its arguments, once for each run.
-        park: Whether the function keeps waiting where it asks in the modern era, instead of running again.
+        park: Whether, in the modern era, the function keeps waiting where it asks instead of running again.
 
     Returns:
         The function's return value, or `Asked`.
@@ -228,7 +229,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     if not context.rules.input_in_results:
         return await HandshakeRounds(context, bind).serve(call)
     params = context.request.params or {}
-    # Even the first request may have responses, to questions that the client knows it will be asked.
+    # Even the first request may contain responses, to questions that the client knows it will be asked.
     earlier: RequestState | None = None
     responses: dict[str, Any] = {}
     if "requestState" in params or "inputResponses" in params:

@@ -1,6 +1,6 @@
 """The settings of a server for functions that ask for input, and the values that these functions return.
 
-The rest of this package is imported when a function is registered that may ask: most servers have none.
+The rest of this package is only imported when a function that may ask is registered: most servers have none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
     elif isinstance(keys, str) or not isinstance(keys, Sequence):
         raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
     if not keys:
-        raise ValueError("key must not be empty; None makes a random key")
+        raise ValueError("key must not be empty; pass None for a random key")
     for key in keys:
         if not isinstance(key, (bytes, bytearray)):
             raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")
@@ -58,8 +58,8 @@ class InputOptions:
 
     Attributes:
         key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
-            in all processes that serve one address. Given several, the first signs and any of them is accepted. By
-            default each process makes a random key.
+            in all processes that serve one address. If there are several keys, the first signs, and any of them is
+            accepted. By default each process makes a random key.
         ttl: How many seconds a client has to come back with the answers.
         max_rounds: How many times one request may ask for input and continue with the answers.
         max_parked: How many functions with ``park_input`` may wait for input, over all clients.
@@ -82,7 +82,7 @@ class InputRun:
 
     Attributes:
         options: The options of the server that runs; they also apply to the functions of mounted servers.
-        sealer: Returns its `StateSealer`, which is made when a function first asks.
+        sealer: Returns that server's `StateSealer`, which is made when a function first asks.
         nursery: The nursery of parked functions.
         parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
     """
@@ -127,7 +127,7 @@ class InputRequired:
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
-            # The result asks the question, so it must not warn that it was never awaited.
+            # The result asks the question, so the question must not warn that it was never awaited.
             request.take()
         self.__attrs_init__(dict(requests), state)
 

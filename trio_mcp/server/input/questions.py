@@ -101,7 +101,7 @@ class Declined:
 
 @attrs.frozen
 class Cancelled:
-    """The user has made no choice, such as by closing the form. Nothing is cancelled: see `trio.Cancelled` for that.
+    """The user has made no choice, but closed the form, for example. Nothing is cancelled, as by `trio.Cancelled`.
 
     Attributes:
         action: ``"cancel"``.
@@ -116,7 +116,7 @@ Elicited: TypeAlias = Accepted[DataT] | Declined | Cancelled
 """The user's reaction to a question: check ``action``, or use ``isinstance`` or ``match``."""
 
 
-# A Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
+# This is a Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
 class InputRequest(Coroutine[Any, Any, T]):
     """A question to the client, made by `Context.elicit`, `Context.sample` and so on; asked when awaited.
 
@@ -162,7 +162,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._forgotten = False
         return self
 
-    # Python warns of a coroutine that is never awaited, but ours is made only on first use.
+    # Python warns about a coroutine that is never awaited, but the one here is made only on first use.
     def __del__(self) -> None:
         if self._forgotten:
             warnings.warn(
@@ -172,7 +172,7 @@ class InputRequest(Coroutine[Any, Any, T]):
             )
 
     def check(self, context: QuestionContext) -> None:
-        """Refuse a question that the client has not declared, or that its revision does not define.
+        """Refuse a question whose capability the client has not declared, or that its revision does not define.
 
         Raises:
             McpError: If a capability is missing (-32021, with the capability in its data).
@@ -180,13 +180,13 @@ class InputRequest(Coroutine[Any, Any, T]):
         for capability in self._needs:
             if not can_be_asked(context, capability):
                 raise missing_capability(capability)
-        self.wire(context.protocol_version)  # raises, if the revision has no form for it
+        self.wire(context.protocol_version)  # raises if the revision can't express the question
 
     def wire(self, revision: str) -> dict[str, Any]:
         """Return the question as plain data: its method and parameters.
 
         Raises:
-            McpError: If the revision has no form for it.
+            McpError: If the revision can't express the question.
         """
         # A question without params (roots/list) has no such member: JSON-RPC 2.0, section 4, allows omitting it, but
         # not null.
@@ -197,7 +197,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         """Turn an answer in plain data into the value that the handler gets.
 
         Raises:
-            pydantic.ValidationError: If it is not an answer to this question.
+            pydantic.ValidationError: If ``answer`` is not an answer to this question.
         """
         return self._read(answer)
 
@@ -210,7 +210,7 @@ class InputRequest(Coroutine[Any, Any, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         return self._ask().__await__()
 
-    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` accept only coroutines, so this implements their interface.
+    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` accept only coroutines, so here is their interface.
     # The real coroutine is made on first use: one that is never awaited would cause a warning, and a question that is
     # passed to `gather` is never awaited itself.
 
@@ -235,7 +235,7 @@ class UrlElicitationRequired(McpError):
     """Raised by a function that can't continue before the user has visited some pages.
 
     A client of 2025-11-25 gets the error -32042 with the pages, and calls again when the user has visited them. A
-    client of the modern era is asked as by `InputRequired`. A client of an earlier revision gets -32021.
+    client of the modern era is asked as with `InputRequired`. A client of an earlier revision gets -32021.
 
     Args:
         requests: The pages, as made by ``ctx.elicit_url(…)``, not awaited.
@@ -247,7 +247,7 @@ class UrlElicitationRequired(McpError):
     def __init__(self, *requests: InputRequest[Any]) -> None:
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
             raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
-        # The form is that of the only revision with this error; other clients get another response.
+        # The pages are written as in the only revision with this error; other clients get another response.
         pages = [each.take().wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
             URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
@@ -273,10 +273,10 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
 
 
 def no_asking(method: str) -> LocalProtocolError:
-    """Make the error for a question where the client can't be asked."""
+    """Make the error for a question that is asked where the client can't be asked."""
     return LocalProtocolError(
-        f"can't ask the client here: only a running tool, prompt or resource function, or a provider it depends on, "
-        f"may do so (the request is {method!r})"
+        f"can't ask the client here: only a running tool, prompt or resource function, or a provider that it depends "
+        f"on, may ask (the request is {method!r})"
     )
 
 
@@ -313,8 +313,8 @@ def ask_form(
     from trio_mcp.types.elicitation import ElicitResult
 
     _check_message(message)
-    # The model is read now and not when the question is asked, so that the traceback for one that is not flat leads
-    # here.
+    # The model is read now and not when the question is asked, so that the traceback for a model that is not flat leads
+    # to the function that made the question.
     form = form_of(model)
 
     def params(revision: str) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def ask_url(
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
     if elicitation_id is not None:
         check_text("elicitation_id", elicitation_id)
-    # Every question gets one, though only one revision sends it: `UrlElicitationRequired` recognizes requests by it.
+    # Every question gets an id, though only one revision sends it: `UrlElicitationRequired` recognizes requests by it.
     identity = elicitation_id or str(uuid.uuid4())  # unique, as it identifies the client to notify
 
     def params(revision: str) -> dict[str, Any]:

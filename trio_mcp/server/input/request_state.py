@@ -1,7 +1,7 @@
 """The ``requestState`` of a request that waits for input (2026-07-28 `basic/patterns/mrtr`), without I/O.
 
-It passes through the client, so it is signed (HMAC-SHA256) and bound to the request, the principal and an expiry time.
-It is not encrypted: the client can read the answers so far, the handler's state, and digests of the questions.
+The state passes through the client, so it is signed (HMAC-SHA256) and bound to the request, the principal and an expiry
+time. It is not encrypted: the client can read the answers so far, the handler's state, and digests of the questions.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 MAX_STATE = 1_000_000
 """The maximum length of a token, in characters."""
 
-# The version of the token's format. It is signed, too, as part of the domain.
+# The version of the token's format, which is signed as part of the domain.
 _VERSION = "1"
 # The parameters that differ between the first request and its retries; all others must stay the same.
 _ADDED = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 class StateRefused(TrioMcpError):
-    """A token is invalid for this request; the text may be sent to the client."""
+    """A token is invalid for this request; the message may be sent to the client."""
 
 
 class Question(NamedTuple):
@@ -136,10 +136,10 @@ class StateSealer:
     def __init__(
         self, audience: str, keys: bytes | Sequence[bytes] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        # A random key is safe without any setting, at the price that a token is worthless in another process.
+        # A random key is safe without any setting, at the price that no other process accepts the tokens.
         self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
-        # The domain is signed with each token, which therefore can't be replayed to another server, or be used for
-        # another purpose of the same key.
+        # The domain is signed with each token, which therefore can't be replayed to another server, or be used where
+        # the same key serves another purpose.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
         # This is the wall clock and not Trio's, because another process may read the expiry time.
         self._clock = clock
@@ -183,7 +183,7 @@ class StateSealer:
             StateRefused: If the token was not made with our keys, was modified, belongs to another request or
                 principal, or has expired.
         """
-        # One message for all but the expiry: a client that guesses must not learn which part was right.
+        # Everything but the expiry has the same message: a client that guesses must not learn which part was right.
         payload = self._verified(token)
         if payload is None or (payload["m"], payload["d"], payload["p"]) != (
             method,
@@ -209,7 +209,7 @@ class StateSealer:
         try:
             return from_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (ValueError, binascii.Error):
-            # This can't happen with a body that we have signed, but no message of a client may ever cause a crash.
+            # This can't happen with a body that we have signed, but no message from a client may ever cause a crash.
             return None
 
     def _mac(self, key: bytes, body: str) -> str:
@@ -220,7 +220,8 @@ def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-# A list, as JSON returns it. The scopes are left out, because a client that was granted more of them is still the same.
+# The result is a list, as JSON would return one for a tuple. Scopes are left out, because a client that was granted
+# more scopes is still the same client.
 def _identity(principal: Principal | None) -> list[str | None] | None:
     return None if principal is None else list(principal.identity)
 

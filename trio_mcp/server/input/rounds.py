@@ -54,7 +54,7 @@ __all__ = [
 class RoundEnded(BaseException):
     """Unwinds code that waits for an answer where cancellation can't reach it: in a thread, or in a shielded scope."""
 
-    # It is a BaseException, like trio.Cancelled, so that `except Exception` in a user's function does not catch it.
+    # Like trio.Cancelled, this is a BaseException, so that `except Exception` in a user's function does not catch it.
 
 
 class PartOfRun(Protocol):
@@ -86,9 +86,9 @@ class AskingContext(QuestionContext, Protocol):
 
     Attributes:
         principal: On whose behalf the request is made, if known; the state between its rounds is bound to it.
-        rounds: The rounds that the function may ask in now; set by them.
+        rounds: The rounds in which the function may ask now; the rounds set this attribute themselves.
         settings: The settings of the server whose function runs.
-        failure: The unexpected exception of the function, if it had one.
+        failure: The unexpected exception that the function raised, if any.
     """
 
     principal: Principal | None
@@ -129,7 +129,7 @@ _BRANCH: contextvars.ContextVar[_Branch | None] = contextvars.ContextVar("trio_m
 
 
 class Rounds:
-    """The questions of one request and their answers so far. Subclasses know how to obtain an answer.
+    """The questions of one request and their answers so far. Subclasses define how to obtain an answer.
 
     Args:
         context: The context of the function.
@@ -140,7 +140,7 @@ class Rounds:
     Attributes:
         answers: The answers, by key.
         state: The function's own state, from its last `InputRequired`.
-        limit: The scope that limits the function's time, and its seconds, which begin again after each answer.
+        limit: The scope that limits the function's time, and the number of seconds, counted again after each answer.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Rounds:
         # All are checked before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
-        # Only a thread or a shielded scope gets here after the round's end, too late to ask with the others.
+        # Only code in a thread or a shielded scope asks after the round's end, which is too late to join the others.
         if self._over:
             await self._end()
         if self.context.cancelled:
@@ -194,7 +194,7 @@ class Rounds:
         questions = self._questions_of(keyed)
         missing = {}
         for key, question in questions.items():
-            # A key must be the handler's own: a client can't know the numbers of questions in advance.
+            # Only a key that the handler chose can match: a client can't know the numbers of questions in advance.
             if keyed[key].key is not None and key in self._offered:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
@@ -223,7 +223,7 @@ class Rounds:
         return self._memory[key]
 
     def claim(self, key: str | None, kind: str) -> str:
-        """Return the key of a question or a loop of them: the handler's own, or a number in the order of asking.
+        """Return the key of a question or a loop of questions: the handler's own, or a number in the order of asking.
 
         The number is the same in a replay.
 
@@ -241,7 +241,7 @@ class Rounds:
         """Give this task its own keys for `ask` and `once`, so that the order of other tasks does not matter.
 
         Args:
-            name: The name of the branch, unique among those of this task's branch.
+            name: The name of the branch, unique among the branches within this task's branch.
         """
         _BRANCH.set(_Branch(self, f"{self._prefix()}{name}/"))
 
@@ -267,7 +267,7 @@ class Rounds:
         # after its call was cancelled. So each wait has its own scope, which _close cancels.
         with trio.CancelScope() as scope:
             self._waits.add(scope)
-            # The time that a person takes does not count. In the modern era it lies between two runs of the function.
+            # The time that a person takes does not count. In the modern era it passes between two runs of the function.
             if self.limit is not None:
                 self.limit[0].deadline = math.inf
             try:
@@ -310,7 +310,7 @@ class Rounds:
         """Store an answer.
 
         Raises:
-            McpError: If it is not a valid response to the question's method (-32602).
+            McpError: If ``data`` is not a valid response to the question's method (-32602).
         """
         try:
             _response(question.method, data)
@@ -344,8 +344,8 @@ class Rounds:
         """Return the questions that the function returned or raised, and forget earlier answers under their keys."""
         if isinstance(outcome, InputRequired):
             requests = outcome.requests
-            # The state passes through JSON even in the legacy era, where it stays here: handlers should see the same
-            # types in both.
+            # The state is converted to JSON and back even in the legacy era, where it never leaves the server: handlers
+            # should see the same types in both eras.
             self.state = _plain(outcome.state, "the state of InputRequired")
         else:
             requests = {each.key or f"url-{number}": each for number, each in enumerate(outcome.requests, 1)}
@@ -416,18 +416,18 @@ class HandshakeRounds(Rounds):
                         self.context.session.note_elicitation(request.elicitation_id or "")
                 raise
             finally:
-                # Closed before the answers are awaited below: a thread that the call left behind must not ask between
-                # two runs.
+                # The rounds are closed before the answers are awaited below: a thread that the call left behind must
+                # not ask between two runs.
                 self._close()
             if not isinstance(value, InputRequired):
                 return value
-            # The explicit form works the same in both eras: ask here, then run the function again, as it would for a
-            # modern client.
+            # The explicit form works the same in both eras: ask here, then run the function again, as for a modern
+            # client.
             requests = self.explicit(value)
             await self._send(requests, self._questions_of(requests))
             # As in a new request of the modern era, keys are counted from the start and the arguments are bound again.
             self._used.clear()
-            # Counted only for `max_rounds`, which stops a function that would ask forever.
+            # The rounds are counted only for `max_rounds`, which stops a function that would ask forever.
             self._round += 1
             call = self._bind()
 
@@ -454,13 +454,13 @@ class HandshakeRounds(Rounds):
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
                 nursery.start_soon(send, key, request)
-        # Several may fail before the cancellation reaches them. The caller gets the first one, which has caused it.
+        # Several may fail before the cancellation reaches them. The caller gets the first failure, which caused it.
         if failures:
             raise failures[0]
 
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        # Noted before the question is sent, as the user may be done with the page before the client has responded.
+        # The id is noted before the question is sent, as the user may be done with the page before the client responds.
         if request.elicitation_id is not None:
             context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
@@ -481,10 +481,10 @@ class ReplayedRounds(Rounds):
         try:
             with self._scope:
                 value = await call()
-        # Raised in a thread or a shielded scope, which the cancellation of the scope above could not reach.
+        # The function asked in a thread or a shielded scope, which the cancellation of the scope above can't reach.
         except RoundEnded:
             pass
-        except BaseExceptionGroup as group:  # it asked in a child task
+        except BaseExceptionGroup as group:  # the function asked in a child task
             rest = group.split(RoundEnded)[1]
             if rest is not None:
                 raise rest from None
@@ -495,7 +495,7 @@ class ReplayedRounds(Rounds):
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        # Checked before the round ends, as the function can still handle this error.
+        # The limit is checked before the round ends, when the function can still handle the error.
         self._check_round()
         self._questions = missing
         # From here on, any other task of the function that asks is unwound, too: its question belongs to the next run.
@@ -520,7 +520,7 @@ def _another_question(key: str) -> McpError:
 def _plain(value: Any, what: str) -> Any:
     # The value is encoded and decoded, so that it looks the same in the run that made it as in a replay.
     try:
-        # Infinity and NaN are kept, too: the text is signed, and only this parser reads it, which accepts them.
+        # Infinity and NaN are kept, too: the text is signed, and only read by this parser, which accepts them.
         return from_json(to_json(value, by_alias=True, inf_nan_mode="constants"))
     except (PydanticSerializationError, ValueError) as exc:
         raise TypeError(f"{what} can't be turned into JSON: {exc}") from None
@@ -545,7 +545,9 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
     params = context.request.params or {}
     token, responses = params.get("requestState"), params.get("inputResponses")
     if responses is not None and type(responses) is not dict:
-        raise McpError(INVALID_PARAMS, "inputResponses must be an object: responses by the keys of the input requests")
+        raise McpError(
+            INVALID_PARAMS, "inputResponses must be an object that maps the keys of input requests to responses"
+        )
     if token is None:
         return None, responses or {}
     sealer: StateSealer = context.connection.input.sealer()

@@ -35,7 +35,7 @@ class SampleDetails(TypedDict, total=False):
         include_context: Ask the client to add context from its servers; deprecated.
         metadata: Data for the model's provider.
         key: The key of the question in the modern era; by default its number in the order of asking.
-        timeout: Seconds that each reply may take; with None only `InputOptions.ttl` limits it.
+        timeout: Seconds that each reply may take; if None, only `InputOptions.ttl` limits the time.
     """
 
     system_prompt: str | None
@@ -78,7 +78,8 @@ def ask_model(
         metadata=None if metadata is None else dict(metadata),
         **details,
     )
-    # Checked here, because the client could only refuse the whole request, and the traceback would not show it.
+    # Tool uses are checked here, because the client could only refuse the whole request, and the traceback would not
+    # show why.
     params.check_tool_uses()
     needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
@@ -101,7 +102,7 @@ def as_messages(messages: Messages) -> list[SamplingMessage]:
     """Return the messages given to `Context.sample` as a list.
 
     Raises:
-        TypeError, ValueError: If there is no message, or something else.
+        TypeError, ValueError: If there is no message, or something else is given.
     """
     if isinstance(messages, (str, SamplingMessage)):
         messages = [messages]
@@ -126,7 +127,7 @@ def _uses_tools(message: SamplingMessage) -> bool:
 
 
 def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:
-    """Return a message in the form of a revision: as one message per block, if it allows only one block in each."""
+    """Return a message in the form of a revision: one message per block, if a message may have only one block."""
     content = message["content"]
     if rules_of(revision).sampling_lists:
         return [message]

@@ -44,7 +44,7 @@ MAX_TOOL_USES = 32
 """How many tools the model may call in one reply."""
 
 FINAL = "final_response"
-"""The tool with which a model gives its answer if that has a type; FastMCP uses the same name."""
+"""The tool with which a model gives an answer that has a type; FastMCP uses the same name."""
 
 _FENCED = re.compile(r"\s*```\w*\n(.*)\n```\s*", re.DOTALL)
 
@@ -63,9 +63,9 @@ class _Answer:
     """The type of the answer.
 
     Attributes:
-        schema: Its JSON Schema.
-        by_tool: Whether the model gives it by calling a tool, and not as text.
-        wrapped: Whether it is the ``value`` in the tool's arguments, which must be an object.
+        schema: The JSON Schema of the type.
+        by_tool: Whether the model gives the answer by calling a tool, and not as text.
+        wrapped: Whether the answer is the ``value`` in the tool's arguments, which must be an object.
     """
 
     schema: dict[str, Any]
@@ -74,7 +74,7 @@ class _Answer:
     _adapter: TypeAdapter[Any]
 
     def tool(self) -> Tool:
-        """Return the tool with which the model gives it."""
+        """Return the tool with which the model gives the answer."""
         schema = wrapped_as("value", self.schema) if self.wrapped else self.schema
         return Tool(name=FINAL, description="Give the final answer.", input_schema={"type": "object", **schema})
 
@@ -82,14 +82,14 @@ class _Answer:
         """Return the answer in the arguments of the tool.
 
         Raises:
-            ValidationError: If it is not of the type.
+            ValidationError: If the answer is not of the type.
         """
         # Validated as JSON text, the only form from which pydantic's strict mode accepts a type's JSON form.
         return self._adapter.validate_json(to_json(arguments.get("value") if self.wrapped else arguments))
 
     def read_text(self, text: str) -> Any:
-        """Return the answer in a text; like `read_call`."""
-        fenced = _FENCED.fullmatch(text)  # models like to put JSON into a block of code
+        """Return the answer that a reply's text consists of; like `read_call`."""
+        fenced = _FENCED.fullmatch(text)  # models often put JSON into a block of code
         return self._adapter.validate_json(fenced[1] if fenced else text)
 
 
@@ -119,7 +119,9 @@ def sample_with_tools(
     answer = None
     if result_type is not None:
         if tool_choice is not None:
-            raise TypeError("sample takes tool_choice or result_type, not both: an answer with a type must be given")
+            raise TypeError(
+                "sample takes tool_choice or result_type, not both: with result_type, the model must answer"
+            )
         # A client that offers its model no tools can still be asked for text.
         answer = _read_answer(result_type, by_tool=bool(tools) or can_be_asked(context, "sampling.tools"))
         if not answer.by_tool:
@@ -164,7 +166,7 @@ class _Loop:
         """Ask the model until it gives its answer.
 
         Raises:
-            SamplingError: If it gives none.
+            SamplingError: If the model gives no answer.
         """
         name = self.rounds.claim(self.key, "sample")
         for number in range(1, self.max_rounds + 1):
@@ -175,7 +177,7 @@ class _Loop:
             # This is the client's fault, not that of the function that samples.
             if has_results or (uses and reply.role != "assistant"):
                 raise SamplingError(
-                    "the client's reply is not a model's: it has tool results, or tool uses of the user"
+                    "the client's reply is not a model's: it contains tool results, or tool uses by the user"
                 )
             if not uses:
                 if self.answer is None:
@@ -204,13 +206,13 @@ class _Loop:
             offered.append(self.answer.tool())
             choice = "required"
         elif last and offered:
-            choice = "none"  # so that the model says something
+            choice = "none"  # so that the model replies with text
         return await ask_model(
             self.context, messages, tools=offered or None, tool_choice=choice, key=key, **self.details
         )
 
     def _final(self, uses: Sequence[ToolUseContent]) -> tuple[tuple[Any] | None, dict[int, Any]]:
-        """Return the answer, if the model gives a valid one; and the results of its other attempts."""
+        """Return the answer, if the model gives a valid one; otherwise None, and the results for its attempts."""
         results = {}
         for index, use in enumerate(uses):
             if self.answer is not None and self.answer.by_tool and use.name == FINAL:
@@ -272,6 +274,6 @@ def _text_of(reply: CreateMessageResult) -> str:
 
 
 def _results(uses: Sequence[ToolUseContent], results: dict[int, Any]) -> SamplingMessage:
-    """Return the message with the results of all tools that a reply calls, which must come together."""
+    """Return the message with the results of all tools that a reply calls; the protocol requires a single message."""
     blocks = [{"type": "tool_result", "toolUseId": use.id, **results[index]} for index, use in enumerate(uses)]
     return SamplingMessage.from_wire({"role": "user", "content": blocks})
