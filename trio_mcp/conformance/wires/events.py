@@ -1,5 +1,4 @@
-"""Server-sent events as they were sent, with everything that `trio_mcp.http.sse` leaves out because clients don't need
-it."""
+"""Server-sent events as they were sent, including what `trio_mcp.http.sse` leaves out because no client needs it."""
 
 from __future__ import annotations
 
