@@ -188,7 +188,7 @@ class Bench:
         for tool in self.plan.tools:
             if not any(call.tool == tool for call in good):
                 self.plan.drop(tool, f"each call of it fails, the first with: {failures[tool]}")
-        # The calls of a tool that was only later found to ask are still in the list of the good ones.
+        # `good` may still contain calls of a tool that was found to ask for input only later.
         self.plan.calls = [call for call in good if call in self.plan.calls]
         if self.plan.calls:
             return None

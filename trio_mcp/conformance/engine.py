@@ -296,7 +296,7 @@ class Check:
                 self._sources[-1].opening = clock.perf_counter() - began
             self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._rules, runner.tape.events))
-            # `Judging` has the prologue now, so from here on the tape holds only events that are still to be judged.
+            # `Judging` has the prologue now, so from here on the tape contains only events that are still to be judged.
             runner.forget()
             talk = runner.talks[0]
             while talk.is_open and not self._over(life, examples, until):

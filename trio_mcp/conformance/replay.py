@@ -204,8 +204,8 @@ class _Replay:
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
-            # The result is ignored: what has not come in time is reported as a difference at the end, and the rest is
-            # still sent.
+            # The result is ignored: a response that has not come in time is reported as a difference at the end, and
+            # the rest is still sent.
             await self.tape.until(lambda: self._has_come(answers, asks), self._deadline)
         for number, place in answers:
             self._learn(self.before.connections[number].requests[place], self._live_one("requests", number, place))
@@ -303,7 +303,7 @@ def _differences(before: History, now: History) -> Iterable[str]:
         # wrong.
         for place, asked in enumerate(connection.requests):
             then, today = _kind(asked), _kind(requests[place]) if place < len(requests) else "it could not be sent"
-            # A cancelled request may get a response or not.
+            # A cancelled request may get a response or not, so neither is a difference.
             if then != today and asked.cancelled is None and asked.method not in _LASTING:
                 yield f"{asked.method} #{asked.id}: {then} before, {today} now"
 
@@ -315,6 +315,6 @@ def _kind(asked: RecordedRequest) -> str:
         return f"error {asked.error.get('code')}"
     if asked.result is not None and asked.result.get("isError") is True:
         return "a result that says isError"
-    # A result without a type counts as complete, as older servers give none (`basic`, ResultType).
+    # A result without a type counts as complete, as older servers send none (`basic`, ResultType).
     kind = asked.result.get("resultType", "complete") if asked.result is not None else "complete"
     return "a result" if kind == "complete" else f"a result of the type {kind!r}"

@@ -341,7 +341,7 @@ class Talk:
     async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
         """End the connection, or over HTTP an open response."""
         await self.wire.stop(how, which)
-        # Over HTTP only a response may have ended, with the connection still usable.
+        # Over HTTP, perhaps only a response has ended, and the connection is still usable.
         self.is_open = self.wire.is_open
 
     async def respond(self) -> None:
@@ -560,8 +560,8 @@ class PlanRunner:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         def is_over() -> bool:
-            # Streams must have ended, too: rules judge their ends, and a plan that goes on at once would leave them no
-            # time to end.
+            # Streams must have ended, too: rules judge their ends, and a plan that continues at once would leave them
+            # no time to end.
             return not waited_for() and not any(talk.ending for talk in self.talks)
 
         began = trio.current_time()
@@ -671,7 +671,7 @@ class PlanRunner:
         sent = await talk.ask("server/discover" if talk.modern else "ping")
         await self.until(lambda: sent.over, self.terms.deadline)
         seconds = trio.current_time() - sent.began
-        # The end of a connection is not silence, and has an event of its own for the rules.
+        # A target that has ended the connection is not unresponsive, and rules judge that end by its own event.
         if sent.answer is None and not talk.is_open:
             return None
         sent.over = True

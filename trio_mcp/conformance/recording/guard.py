@@ -46,11 +46,11 @@ class RecorderGuard:
             fields: The headers of the request.
         """
         if self._hosts.check(Headers(fields)) is not None:
-            return 403, "this recorder serves programs and pages of this machine alone, under its address"
+            return 403, "this recorder serves only programs and pages on this machine, under its own address"
         path = target.partition("?")[0]
         if path == self.path or (method == "POST" and path in self._endpoints):
             return None
-        return 404, f"this recorder serves {self.path} alone"
+        return 404, f"this recorder serves only {self.path}"
 
     def name_endpoint(self, data: bytes) -> None:
         """Let clients post to the path that the target's ``endpoint`` event names (2024-11-05, HTTP with SSE)."""

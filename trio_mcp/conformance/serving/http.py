@@ -94,7 +94,7 @@ class HttpServing:
             return
         # A query is ignored: it does not make the path a different endpoint.
         if path.partition("?")[0] != PATH:
-            # Other requests, such as those for an icon, do not belong to MCP.
+            # Requests for other paths, for example for an icon, are not part of MCP.
             secret = sorted({"authorization", "cookie", "mcp-session-id"} & set(headers))
             self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path, secret=secret)
             # A client that follows this redirect goes to another origin, which it must not do for an icon

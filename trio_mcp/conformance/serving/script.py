@@ -188,7 +188,7 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))
     prompts = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
     known = [name for name in DECLARABLE if name != "completions" or revision >= "2025-03-26"]
-    # Most scripts declare everything: what is not declared gives the client nothing to do.
+    # Most scripts declare everything: an undeclared capability gives the client nothing to do.
     declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
     return Script(
         revision,

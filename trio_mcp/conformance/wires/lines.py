@@ -103,11 +103,12 @@ class LinesWire(MessageWire):
                 self.notes.count(len(chunk))
                 for line in lines.feed(chunk):
                     self.notes.text("server", line)
-        # Trio's own text only says that the stream is broken. The system's error below it tells a reset from a timeout.
+        # Trio's message only says that the stream is broken. The system's error behind it distinguishes a reset from a
+        # timeout.
         except trio.BrokenResourceError as exc:
             reason = str(exc.__cause__ or "the connection broke")
         except trio.ClosedResourceError:
-            pass  # by `stop`, which has noted it
+            pass  # closed by `stop`, which has noted that
         except TooMuch as exc:
             # The close is noted before `ended`, which would note that the target closed the connection. The rest of the
             # line is too long to be kept.
