@@ -104,8 +104,8 @@ class Sample:
         seconds: Wall-clock time.
         client_cpu: Seconds of CPU time of this process.
         server_cpu: Seconds of CPU time of the server's processes; None if not known.
-        complete: Whether it came to its end: it was not interrupted, and the server was not lost.
-        cut: Whether it ended by the number of calls, before its time.
+        complete: Whether it ran to its end: it was not interrupted, and the server was not lost.
+        cut: Whether it ended before its time because the number of calls was used up.
     """
 
     in_flight: int
@@ -161,8 +161,8 @@ class Step:
         seconds: Wall-clock time of the measurement.
         client_busy: The share of that time, from 0 to 1, in which the benchmark's own process computed.
         server_cpu: Seconds of CPU time of the server's processes for each call; None if not known, or too few to tell.
-        complete: Whether it came to its end: it was not interrupted, and the server was not lost.
-        cut: Whether it ended by the number of calls, before its time.
+        complete: Whether it ran to its end: it was not interrupted, and the server was not lost.
+        cut: Whether it ended before its time because the number of calls was used up.
     """
 
     in_flight: int

@@ -68,7 +68,7 @@ class Measured:
 
     Attributes:
         name: The name that the user gave, without secrets.
-        info: Its own name and version.
+        info: The name and version that the server itself states.
         transport: The transport that carries the calls.
         revision: The revision of the protocol.
         steps: The figures of each step.

@@ -41,7 +41,7 @@ from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS
 __all__ = ["Check", "check_server", "preview_server"]
 
 CHUNK: Final = 10
-"""Examples that are judged at once, at most (chosen)."""
+"""The most examples that are judged at once (chosen)."""
 
 PATIENCE: Final = 4
 """How many times the deadline an example may take, plus 30 seconds, before its connection is given up (chosen)."""
@@ -73,7 +73,7 @@ LIFE: Final = 500
 """The most examples that run over one connection (chosen: a server may remember more and more of it)."""
 
 SHRINKING: Final = 20.0
-"""Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
+"""Seconds for which a failure may be shrunk (chosen); less if the time of the check is short."""
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which late messages may still come. On a virtual clock they cost nothing (chosen)."""
@@ -165,7 +165,7 @@ class Check:
             self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
-                f"the target has not responded to the handshake and listed what it offers within {seconds:g} seconds, "
+                f"the target did not respond to the handshake and list what it offers within {seconds:g} seconds, "
                 "the time of the check"
             )
 

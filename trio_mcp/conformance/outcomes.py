@@ -29,7 +29,7 @@ class Progress:
         seconds: How long the check has taken so far.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
-        doing: Its current activity, in a word or two: ``running``, ``shrinking``.
+        doing: Its current activity, in a word or two: ``running``.
     """
 
     examples: int

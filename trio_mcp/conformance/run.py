@@ -1,4 +1,4 @@
-"""Runs plans: turns their symbolic steps into messages, answers the questions of the server, and bounds each wait."""
+"""Runs plans: turns their symbolic steps into messages, responds to the server's requests, and limits each wait."""
 
 from __future__ import annotations
 

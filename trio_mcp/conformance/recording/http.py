@@ -1,4 +1,4 @@
-"""Records HTTP: a server on a local port that makes each request again, to the server behind it.
+"""Records HTTP: a server on a local port that repeats each request to the server behind it.
 
 The recorder passes on requests and responses, not packets: each connection to the server behind it carries one
 exchange, and the body of a request is read whole before it is sent. A response is passed on as it comes, event by
@@ -90,7 +90,7 @@ class HttpRecorder:
     # --- what an exchange needs ---------------------------------------------------------------------------------------
 
     def notes_for(self, fields: Fields, body: bytes) -> Notes:
-        """Return the notes of the client that a request comes from: sessions tell clients apart."""
+        """Return the notes of the client from which a request comes; sessions distinguish clients."""
         session = _value(fields, SESSION_ID)
         if session in self._sessions:
             return self._sessions[session]

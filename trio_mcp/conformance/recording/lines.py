@@ -64,7 +64,7 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
 async def record_socket(address: Address, listeners: list[trio.SocketListener], tape: Tape) -> None:
     """Pass connections on a local socket on to a server on TCP, TLS or a Unix socket, until cancelled.
 
-    A connection whose first line is not a JSON object is closed, as a server does: it may be a web page's request.
+    A connection whose first line is not a JSON object is closed, as a server would do: it may be a web page's request.
     """
     numbers = itertools.count()
 

@@ -114,7 +114,7 @@ def counted(outcomes: Sequence[Outcome]) -> dict[Status, int]:
 
 @attrs.frozen
 class Coverage:
-    """How many statements of a page of the specification were exercised: those that bind the side that was checked.
+    """How many statements on a page of the specification, of those that bind the checked side, were exercised.
 
     Attributes:
         revision: The revision.
@@ -216,7 +216,7 @@ class ShownEvent:
 
     Attributes:
         event: The event, masked.
-        label: Its kind, in a few words: ``tools/call #3``.
+        label: Its kind in a few words, for example ``tools/call #3``.
         detail: Its content, in a line that may be long.
         time: Seconds since the first event that matters.
         is_bad: Whether it is the event that breaks the rule.

@@ -143,7 +143,7 @@ def kind_of_file(path: str | Path) -> str:
     """
     kind = read_object(path).get(FORMAT)
     if kind not in ("transcript", "plan"):
-        raise TranscriptError(f"{path}: neither a transcript nor a plan, but {kind!r}")
+        raise TranscriptError(f"{path}: this is neither a transcript nor a plan, but {kind!r}")
     return str(kind)
 
 

@@ -378,8 +378,7 @@ class StreamableHttpWire:
         return fields
 
     def _version(self, message: Any) -> str:
-        """Return the revision for the header: the one that the message names, if that can be sent, as the two must
-        agree."""
+        """Return the revision for the header: the one that the message names, if a header can carry it."""
         named = member_of(message, "params", "_meta", meta.PROTOCOL_VERSION) if self._modern else None
         return named if isinstance(named, str) and named.isascii() and named.isprintable() else self._revision
 

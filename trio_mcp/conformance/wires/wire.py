@@ -22,7 +22,7 @@ class Wire(Protocol):
     ``close``, and anything that can't be sent as a mark ``unsent``. No method waits longer than a limited time.
 
     Attributes:
-        transport: ``stdio``, ``tcp``, ``unix``, ``websocket``, ``http``, ``sse`` or ``memory``.
+        transport: ``stdio``, ``tcp``, ``tls``, ``unix``, ``websocket``, ``http``, ``sse``, ``memory`` or ``link``.
         number: The number of the connection, in the events.
         is_open: Whether the target can still be reached over the wire, as far as is known.
     """
