@@ -79,7 +79,7 @@ def test_a_test_for_each_rule(tmp_path: Path) -> None:
     # A server that ends by itself, with no request open, breaks no rule; but none can be said to hold.
     assert "FAILED test_shop.py::test_dying[answered-once] - " in ended.stdout
     assert "PASSED test_shop.py::test_dying" not in ended.stdout
-    assert "but that is not decided: the target ended the connection" in ended.stdout
+    assert "but the result is undecided: the target ended the connection" in ended.stdout
     # Nor can the others, if it has broken one before that.
     assert "FAILED test_shop.py::test_ending[answered-once]" in ended.stdout
     assert "PASSED test_shop.py::test_ending" not in ended.stdout

@@ -210,7 +210,7 @@ def test_what_could_not_be_decided_is_not_green_in_any_form(trouble: dict[str, A
     found = attrs.evolve(clean_report(), **trouble)
     assert found.status == 2
     why = " ".join(trouble.get("undecided", ("the target died",)))
-    assert f"but that is not decided: {why}" in " ".join(table(found).split())
+    assert f"but the result is undecided: {why}" in " ".join(table(found).split())
     assert 'class="verdict bad"' in html(found)
     assert ('errors="1"' in junit(found), junit(found).count("<error ")) == (True, 1)
     (invocation,) = as_sarif(found)["runs"][0]["invocations"]
@@ -240,7 +240,7 @@ def test_the_last_lines_say_what_ended_the_check_and_whether_more_time_would_hel
     found = attrs.evolve(clean_report(), ended="complete", wanted=200)
     for changes, said in [
         ({"examples": 200}, "All 200 examples were run: more of them, not more time, would try more."),
-        ({"examples": 143, "ended": "time"}, "The time was up after 143 of 200 examples; with more of it the others"),
+        ({"examples": 143, "ended": "time"}, "The time was up after 143 of 200 examples; with more time the others"),
         ({"examples": 30}, "It ended after 30 of 200 examples, as there is nothing else to try."),
     ]:
         assert said in table(attrs.evolve(found, **changes))

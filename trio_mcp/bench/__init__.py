@@ -1,1 +1,1 @@
-"""Measures a server: chooses the tools to call, climbs a ladder of calls in flight, and says what that shows."""
+"""Measures a server: chooses the tools to call, makes more and more calls at once, and reports what that shows."""

@@ -1,4 +1,4 @@
-"""The figures of a benchmark, as functions of what was measured: nothing here knows a clock, a client or a server."""
+"""The figures of a benchmark, computed from the measurements: nothing here uses a clock, a client or a server."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ import attrs
 __all__ = ["Latencies", "Ratio", "Sample", "Step", "bend", "paired"]
 
 GROWTH: Final = 1.02
-"""How much wider each bucket of a histogram is than the one before: a duration is known to within 1 %."""
+"""The factor by which each bucket of a histogram is wider than the one before: durations are accurate to within 1 %."""
 
 FINEST: Final = 1e-6
 """Seconds. Chosen: no call over any transport is faster, and clocks are not much finer."""
 
 BUCKETS: Final = 1100
-"""The most buckets of a histogram: they reach from a microsecond to 48 minutes, longer than any call may take."""
+"""The number of buckets of a histogram, from a microsecond to 48 minutes, which is longer than any call may take."""
 
 LEAST_CPU: Final = 0.1
-"""The least seconds of CPU time that are divided by the calls (chosen): Linux counts hundredths."""
+"""The fewest seconds of CPU time from which the time per call is computed (chosen): Linux counts hundredths."""
 
 FLAT: Final = 1.10
-"""The growth in calls a second below which a step of the ladder counts as flat (chosen)."""
+"""A step of the ladder counts as flat if the calls a second grow by less than this factor (chosen)."""
 
 MOST_KINDS: Final = 20
-"""Kinds of errors that are counted separately (chosen): the codes come from the server, which may invent any number."""
+"""The most kinds of errors that are counted separately (chosen): the codes come from the server, which may invent any
+number of them."""
 
 
 class Latencies:
-    """Durations, in memory that does not grow with their number: a histogram with buckets 2 % wide.
+    """A histogram of durations, whose buckets are 2 % wide: its memory does not grow with the number of durations.
 
-    The count, the shortest and the longest duration are exact; a quantile is within 1 %.
+    The count, the shortest and the longest duration are exact; a quantile is accurate to within 1 %.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class Latencies:
 
     @classmethod
     def together(cls, parts: Iterable[Latencies]) -> Latencies:
-        """Return the durations of several histograms together."""
+        """Return one histogram with the durations of several."""
         found = cls()
         for each in parts:
             found.merge(each)
@@ -68,7 +69,7 @@ class Latencies:
         self.count += other.count
 
     def quantile(self, share: float) -> float:
-        """Return the duration in seconds that a share of all, from 0 to 1, do not exceed: the nearest rank.
+        """Return the seconds that a share of the durations, from 0 to 1, do not exceed, by the nearest rank.
 
         Raises:
             ValueError: If there are no durations.
@@ -76,7 +77,7 @@ class Latencies:
         if not self.count:
             raise ValueError("there are no durations")
         rank = max(1, math.ceil(share * self.count))
-        # The ends are known exactly, so that a few durations have exact figures.
+        # The shortest and the longest are known exactly, so the figures of very few durations are exact.
         if rank in (1, self.count):
             return self._most if rank == self.count else self._least
         passed = 0
@@ -92,19 +93,19 @@ _LOG: Final = math.log(GROWTH)
 
 @attrs.define(eq=False)
 class Sample:
-    """One stretch of calls with a number of them in flight; samples of the same number can be added up.
+    """A period with a fixed number of calls in flight; samples with the same number can be added up.
 
     Attributes:
         in_flight: How many calls were kept in flight.
         latencies: The durations of the calls that succeeded, by tool.
-        errors: How many calls failed, by kind; those of the warm-up, too.
-        made: How many calls there were, those of the warm-up among them.
-        call_seconds: How long all calls after the warm-up took together, with those that failed.
+        errors: How many calls failed, by kind, including those of the warm-up.
+        made: How many calls there were, including those of the warm-up.
+        call_seconds: How long all calls after the warm-up took together, including those that failed.
         seconds: Wall-clock time.
         client_cpu: Seconds of CPU time of this process.
         server_cpu: Seconds of CPU time of the server's processes; None if not known.
-        complete: Whether it came to its end: it was not interrupted, and the server was not lost.
-        cut: Whether it ended by the number of calls, before its time.
+        complete: Whether it ran to its end: it was not interrupted, and the server was not lost.
+        cut: Whether it ended before its time because the number of calls was used up.
     """
 
     in_flight: int
@@ -127,8 +128,8 @@ class Sample:
     def rate(self) -> float:
         """Calls a second that succeeded.
 
-        By Little's law: with k always in flight, k divided by the time that a call takes. So a call that hangs at the
-        end, when no others are made any more, counts as one of k, and not as if all had stood still.
+        By Little's law, with k calls always in flight, the rate is k divided by the mean time of a call. So a call that
+        hangs at the end, when no others are made any more, counts as only one of k, and not as if all had stood still.
         """
         return self.in_flight * self.calls / self.call_seconds if self.call_seconds > 0 else 0.0
 
@@ -141,7 +142,7 @@ class Sample:
         self.errors[kind if kind in self.errors or len(self.errors) < MOST_KINDS else "other"] += 1
 
     def of_all_tools(self) -> Latencies:
-        """Return the durations of all tools together."""
+        """Return one histogram with the durations of all tools."""
         return Latencies.together(self.latencies.values())
 
 
@@ -155,14 +156,13 @@ class Step:
         errors: How many calls failed, by kind.
         rate: Calls a second that succeeded.
         p50: The median duration of a successful call in seconds; None if none succeeded.
-        p99: The duration that 99 % of them do not exceed.
-        worst: The longest.
+        p99: The duration that 99 % of the successful calls do not exceed; None if none succeeded.
+        worst: The longest duration of a successful call; None if none succeeded.
         seconds: Wall-clock time of the measurement.
         client_busy: The share of that time, from 0 to 1, in which the benchmark's own process computed.
-        server_cpu: Seconds of CPU time of the server's processes for each call; None if not known, or too short to
-            tell.
-        complete: Whether it came to its end: it was not interrupted, and the server was not lost.
-        cut: Whether it ended by the number of calls, before its time.
+        server_cpu: Seconds of CPU time of the server's processes for each call; None if not known, or too few to tell.
+        complete: Whether it ran to its end: it was not interrupted, and the server was not lost.
+        cut: Whether it ended before its time because the number of calls was used up.
     """
 
     in_flight: int
@@ -186,7 +186,7 @@ class Step:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Step:
-        """Return the figures of the samples of one step together."""
+        """Return the figures of one step, from all its samples."""
         latencies = Latencies.together(each.of_all_tools() for each in samples)
         whole = Sample(
             samples[0].in_flight,
@@ -209,7 +209,8 @@ class Step:
             worst=latencies.quantile(1.0) if latencies.count else None,
             seconds=whole.seconds,
             client_busy=min(whole.client_cpu / whole.seconds, 1.0) if whole.seconds > 0 else 0.0,
-            # The time is divided by all calls: those that fail, or only warm up, take the server's time, too.
+            # The time is divided by the number of all calls: those that fail, or only warm up, take the server's time,
+            # too.
             server_cpu=cpu / whole.made if None not in server and cpu >= LEAST_CPU else None,
             complete=all(each.complete for each in samples),
             cut=any(each.cut for each in samples),
@@ -219,8 +220,8 @@ class Step:
 def bend(steps: Sequence[Step]) -> int | None:
     """Return the index of the last step before more calls in flight bring no more calls a second, or None.
 
-    Beyond it calls a second grow by less than 10 %, while the median duration grows with the calls in flight: by at
-    least half of that factor. So calls only wait longer.
+    Beyond that step the calls a second grow by less than 10 %, while the median duration grows by more than half of the
+    factor by which the calls in flight grow. So calls only wait longer.
     """
     for index, (here, there) in enumerate(itertools.pairwise(steps)):
         if here.p50 is None or there.p50 is None:
@@ -233,14 +234,14 @@ def bend(steps: Sequence[Step]) -> int | None:
 
 @attrs.frozen
 class Ratio:
-    """The ratio of one server's figure to another's, from pairs of samples that were taken one after the other.
+    """The ratio of the second server's figure to the first's, from pairs of consecutive samples.
 
     Attributes:
         in_flight: How many calls were in flight.
         of: The figure that is compared: calls a second, or the median duration.
         median: The median of the pairs' ratios.
-        low: The least.
-        high: The greatest.
+        low: The lowest of the pairs' ratios.
+        high: The highest of the pairs' ratios.
         pairs: How many pairs there are.
     """
 
@@ -254,12 +255,13 @@ class Ratio:
     @property
     def within_noise(self) -> bool:
         """Whether the pairs disagree about which of the two is greater, or are too few to tell."""
-        # Pairs of two equal servers agree in one of 2**(n-1) cases: for fewer than six that is more than 3 %.
+        # All n pairs of two equal servers agree by chance in one of 2**(n-1) cases: with fewer than six pairs, that is
+        # at least 6 %.
         return self.low <= 1 <= self.high or self.pairs < 6
 
 
 def paired(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Ratio]:
-    """Return the ratios of the second server's figures to the first's; pairs without calls are left out."""
+    """Return the ratios of the second server's figures to the first's, from pairs that are complete and have calls."""
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a.complete and b.complete and a.rate and b.rate]
     if not pairs:
         return []

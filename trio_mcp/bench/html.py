@@ -102,7 +102,7 @@ def _server(server: Measured, steps: Sequence[Step]) -> list[str]:
 
 
 def _bar(name: str, words: str, shares: Sequence[tuple[str, float]], whole: float) -> str:
-    # The parts of a bar and a filler add up to 1: with a smaller sum, as that of seconds is, the browser would fill
+    # The parts of a bar and a filler add up to 1: with a smaller sum, for example of seconds, the browser would fill
     # only that part of the row (CSS Flexible Box Layout, section 7.2).
     parts = [(kind, share / whole) for kind, share in shares if share > 0]
     rest = max(1.0 - sum(part for _, part in parts), 0.0)

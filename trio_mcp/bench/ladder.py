@@ -1,4 +1,4 @@
-"""The measurement: calls in a closed loop, with more of them in flight step by step.
+"""The measurement: calls in a closed loop, with more of them in flight in each step.
 
 In a closed loop each worker makes its next call when its last one has ended, so as many calls as there are workers are
 in flight all the time.
@@ -38,20 +38,21 @@ ErrorT = TypeVar("ErrorT", bound=TrioMcpError)
 Ended: TypeAlias = Literal["complete", "calls", "time", "interrupted", "lost", "stuck", "failing", "no tools"]
 
 MOST_LOST: Final = 10
-"""Calls in a row, beyond those in flight, that the transport fails before the server is given up (chosen)."""
+"""The number of consecutive calls, beyond those in flight, that may fail in the transport before the server counts as
+lost (chosen)."""
 
 MOST_SILENT: Final = 3
-"""Calls in a row, for each of those in flight, that get no response in time before the server counts as stuck
-(chosen)."""
+"""The number of consecutive calls, for each of those in flight, without a response in time after which the server
+counts as stuck (chosen)."""
 
 LONGEST_TEXT: Final = 200
-"""Characters of an error's text that are kept (chosen)."""
+"""The most characters of an error's text that are kept (chosen)."""
 
 QUESTIONS: Final = ("elicitation/create", "sampling/createMessage")
 """The requests by which a server of the legacy era asks a person or a model."""
 
 ASKS: Final = "asks for input"
-"""The kind of failure of a call that needs more than a program can give."""
+"""The kind of failure of a call for which the server asks for input, which a program can't give."""
 
 BETWEEN: Final = 0.1
 """Seconds between two reports of the progress (chosen)."""
@@ -79,12 +80,12 @@ class Side:
     Attributes:
         client: The connected client.
         processes: The leaders of the process groups that run the server; empty if it does not run as our child.
-        steps: The samples of each step of the ladder, as far as it got.
+        steps: The samples of each step of the ladder that was begun.
         made: How many calls were made.
-        lost: How many calls in a row the transport has failed.
+        lost: How many calls in a row have failed in the transport.
         error: The last failure of the transport.
         silent: How many calls in a row got no response in time.
-        asked: Whether it has asked for input since this was last set to false.
+        asked: Whether the server has asked for input since this was last set to false.
     """
 
     client: Client
@@ -97,7 +98,7 @@ class Side:
     asked: bool = False
 
     def refuse_questions(self) -> None:
-        """Notice the questions of a server of the legacy era, and refuse them: there is no one to be asked."""
+        """Record that a server of the legacy era asks for input, and refuse it: there is no person to ask."""
 
         async def refuse(_: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             self.asked = True
@@ -116,19 +117,19 @@ class _Failure:
 
 
 class Bench:
-    """Measures a server, or two in turns, within the bounds of its terms.
+    """Measures one server, or two in turn, within the bounds of its terms.
 
     Args:
         sides: The servers, one or two.
         plan: The calls to make.
         terms: The bounds.
-        on_progress: Called now and then; it must not block.
+        on_progress: Called with the progress from time to time; it must not block.
 
     Attributes:
         sides: As the argument.
         plan: As the argument; tools that can't be measured are dropped from it.
         terms: As the argument.
-        ended: How it ended; ``"interrupted"`` until then, so that a cancelled run needs no one to say so.
+        ended: How the benchmark ended; ``"interrupted"`` until then, which is right if the run is cancelled.
         error: The last error of the transport, if the server was lost.
         texts: The text of the first failure of each kind.
     """
@@ -155,7 +156,7 @@ class Bench:
     async def run(self) -> None:
         """Measure; failures of calls are counted, or end the measurement, but are not raised.
 
-        When cancelled, it ends at once, and what was measured until then is there.
+        When cancelled, it ends at once, and what was measured until then is kept.
         """
         with trio.move_on_after(self.terms.max_time) as scope:
             for side in self.sides:
@@ -167,11 +168,11 @@ class Bench:
     # --- the trial ---------------------------------------------------------------------------------------------------
 
     async def _try(self) -> Ended | None:
-        """Make each call once, one after the other; drop what fails."""
+        """Make each call once, one after the other; drop the calls that fail."""
         good: list[ToolCall] = []
         failures: dict[str, str] = {}
         for call in [*self.plan.calls]:
-            # It may have been dropped in the meantime.
+            # The call may have been dropped in the meantime.
             if call not in self.plan.calls:
                 continue
             if max(side.made for side in self.sides) >= self.terms.max_calls:
@@ -187,7 +188,7 @@ class Bench:
         for tool in self.plan.tools:
             if not any(call.tool == tool for call in good):
                 self.plan.drop(tool, f"each call of it fails, the first with: {failures[tool]}")
-        # The calls of a tool that was only later found to ask are still in the list of the good ones.
+        # `good` may still contain calls of a tool that was found to ask for input only later.
         self.plan.calls = [call for call in good if call in self.plan.calls]
         if self.plan.calls:
             return None
@@ -197,8 +198,8 @@ class Bench:
     async def _tried(self, side: Side, call: ToolCall) -> _Failure | None:
         side.asked = False
         failure = await self._call(side, call)
-        # Calls are made one at a time, so a question belongs to this one. A tool that copes with a refusal is not
-        # measured either: it would do less than it does for others.
+        # Calls are made one at a time, so a question belongs to this call. A tool that copes with a refusal is not
+        # measured either: it would do less than it does for other clients.
         return _Failure(ASKS, "") if side.asked else failure
 
     def _drop_asking(self, tool: str) -> None:
@@ -207,9 +208,10 @@ class Bench:
     # --- the ladder --------------------------------------------------------------------------------------------------
 
     async def _climb(self) -> Ended | None:
-        """Climb the ladder, as far as that is worthwhile."""
+        """Climb the ladder for as long as that is worthwhile."""
         for number, in_flight in enumerate(self.terms.ladder):
-            # A fast server must not use up all that is left in its first step, so the steps that follow share it.
+            # A fast server must not use up all remaining calls in one step, so this step and those that follow share
+            # them.
             left = self.terms.max_calls - max(side.made for side in self.sides)
             most = left // (len(self.terms.ladder) - number) // self.rounds
             if most < in_flight:
@@ -217,7 +219,7 @@ class Bench:
             for side in self.sides:
                 side.steps.append([])
             for turn in range(self.rounds):
-                # The order is A B, B A, …, so that neither server always finds the machine as the other has left it.
+                # The order is A B, B A, and so on, so that neither server always runs right after the other one.
                 for side in self.sides[:: -1 if turn % 2 else 1]:
                     await self._sample(side, in_flight, most)
                     if self._stopped is not None:
@@ -228,15 +230,15 @@ class Bench:
 
     @property
     def rounds(self) -> int:
-        """How many samples of each server a step has: of two servers several, in pairs."""
+        """How many samples of each server a step has: one of a single server, several of two, in pairs."""
         return 1 if len(self.sides) == 1 else PAIRS
 
     async def _sample(self, side: Side, in_flight: int, most: int) -> None:
         """Keep calls in flight for some time, and then wait for those that have begun."""
-        # The sample is listed before it is taken: if it is interrupted, what it has until then counts.
+        # The sample is listed before it is taken: if it is interrupted, its calls until then count.
         sample = Sample(in_flight)
         side.steps[-1].append(sample)
-        # Every sample begins with the same call, so that both servers get the same ones.
+        # Every sample begins with the same call, so that both servers get the same calls.
         self._turn = 0
         limit = side.made + most
         server, ours, clock = cpu_seconds(side.processes), time.process_time(), time.perf_counter()
@@ -248,17 +250,17 @@ class Bench:
             sample.cut = side.made >= limit
             self._done += 1
         finally:
-            # These are taken even if the sample is cancelled, because it is reported then, too.
+            # These figures are taken even if the sample is cancelled, because it is reported then, too.
             sample.seconds = time.perf_counter() - clock
             sample.client_cpu = time.process_time() - ours
             after = cpu_seconds(side.processes)
             sample.server_cpu = None if server is None or after is None else after - server
 
     async def _work(self, side: Side, sample: Sample, most: int, limit: int, scope: trio.CancelScope) -> None:
-        """Make one call after the other: some to warm up, then those that count."""
+        """Make one call after another: some to warm up, then those that count."""
         began = last = trio.current_time()
-        # The calls come without a pause: after one the first calls would find a server without a queue. The step ends
-        # by the time, or by the number of calls where they are few.
+        # There is no pause between the warm-up and the calls that count: after one, the first calls would find the
+        # server without a queue. Either part ends by its time, or by its share of the calls if these are few.
         warm = began + WARM_UP * self.terms.seconds / self.rounds
         cold = int(most * WARM_UP / (1 + WARM_UP))
         end = warm + self.terms.seconds / self.rounds
@@ -273,7 +275,7 @@ class Bench:
             now = trio.current_time()
             if is_warm:
                 sample.call_seconds += now - last
-            # A failure is never a matter of warming up.
+            # A failure always counts, even during the warm-up.
             if failure is not None:
                 self._failed(side, sample, call, failure, scope)
             elif is_warm:
@@ -285,7 +287,8 @@ class Bench:
 
     def _failed(self, side: Side, sample: Sample, call: ToolCall, failure: _Failure, scope: trio.CancelScope) -> None:
         if side.asked:
-            # In the legacy era the question is a separate request. It most likely belonged to the call that fails next.
+            # In the legacy era the question is a separate request. It most likely belonged to the call that fails next,
+            # which is this one.
             side.asked, failure = False, _Failure(ASKS, failure.text)
         sample.failed(failure.kind)
         if len(self.texts) < MOST_KINDS:
@@ -304,15 +307,15 @@ class Bench:
     # --- a call ------------------------------------------------------------------------------------------------------
 
     async def _call(self, side: Side, call: ToolCall) -> _Failure | None:
-        """Make a call; return why it failed, if it did."""
+        """Make a call; return why it failed, or None if it succeeded."""
         side.made += 1
         try:
             result = await side.client.call_tool_once(
                 call.tool, call.arguments, timeout=self.terms.timeout, reset_on_progress=False
             )
         except TrioMcpError as exc:
-            # A call that raises need not have passed a checkpoint: on a lost session the workers would let no other
-            # task run.
+            # A call that raises may not have passed a checkpoint: on a lost session the workers would let no other task
+            # run.
             await trio.lowlevel.checkpoint()
             side.silent = side.silent + 1 if isinstance(exc, RequestTimeout) else 0
             side.lost = side.lost + 1 if isinstance(exc, TransportError) else 0
@@ -331,7 +334,7 @@ class Bench:
 
 
 def _kind_of(error: TrioMcpError) -> str:
-    """Return the kind of a failure; its detail is a number of the protocol's."""
+    """Return the kind of a failure, with the error code or HTTP status if there is one."""
     match error:
         case McpError(code=code):
             return ASKS if code == MISSING_REQUIRED_CLIENT_CAPABILITY else f"error {code}"
@@ -347,7 +350,7 @@ def _kind_of(error: TrioMcpError) -> str:
 
 
 def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
-    # This leaves out the standard error that it quotes, which the user has seen, or has kept elsewhere.
+    # The new exception does not quote the standard error, which the user has seen, or has kept elsewhere.
     return ProcessExited(error.command, error.returncode) if isinstance(error, ProcessExited) else error
 
 

@@ -1,4 +1,4 @@
-"""The plan of a benchmark: the tools that it calls, with which arguments, and the bounds that it keeps."""
+"""The plan of a benchmark: the tools that it calls, with which arguments, and its bounds."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from trio_mcp.types.tools import Tool
 __all__ = ["LONGEST_NAME", "BenchTerms", "NamedTool", "Plan", "ToolCall", "choose", "shown_names"]
 
 MOST_TOOLS: Final = 20
-"""Tools that are called unless named (chosen): with more, each would be called too rarely to say anything of it."""
+"""The most tools that are called if the user names none (chosen): with more, each would be called too rarely for useful
+figures."""
 
 SETS: Final = 8
-"""Sets of arguments that are made for a tool (chosen): a server that remembers its last result shows no other."""
+"""Sets of arguments that are made for a tool (chosen): with only one, a server that caches its last result would seem
+fast."""
 
 LONGEST_NAME: Final = 100
-"""Characters of a name that are shown (chosen): a server may give it any number."""
+"""The most characters of a name that are shown (chosen): a server may choose names of any length."""
 
 WARM_UP: Final = 0.25
-"""How long the warm-up of a sample takes, as a share of what counts (chosen)."""
+"""How long the warm-up of a sample takes, as a share of the time that counts (chosen)."""
 
 PAIRS: Final = 6
-"""Pairs of samples in each step of a comparison: of two equal servers, all agree by chance once in 32 times."""
+"""Pairs of samples in each step of a comparison: for two equal servers, all six agree by chance once in 32 times."""
 
 
 @attrs.frozen
@@ -39,7 +41,7 @@ class BenchTerms:
         ladder: How many calls are in flight in each step, the fewest first.
         seconds: How long each step measures a server.
         max_calls: The most calls to each server, trial and warm-up included.
-        max_time: The most seconds in all.
+        max_time: The most seconds that the benchmark may take in all.
         timeout: Seconds that a call may take.
         seed: Decides which arguments are made.
     """
@@ -105,10 +107,10 @@ class Plan:
 
 
 def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[NamedTool], seed: int) -> Plan:
-    """Choose what to call: what is named, or else the tools that are annotated as read-only.
+    """Choose the tools to call: those that the user names, or else those that are annotated as read-only.
 
     Args:
-        listed: The tools of each server, by name; only what all of them have is called.
+        listed: The tools of each server, by name; only tools that all servers have are called.
         named: The tools that the user names, each of which all servers have.
         seed: Decides which arguments are made.
 
@@ -141,7 +143,7 @@ def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[NamedTool], see
 
 
 def is_read_only(tool: Tool) -> bool:
-    """Return whether a tool says that it changes nothing: one that also calls itself destructive does not count."""
+    """Return whether a tool says that it changes nothing, and does not also call itself destructive."""
     hints = tool.annotations
     return hints is not None and hints.read_only_hint is True and hints.destructive_hint is not True
 
@@ -154,12 +156,12 @@ def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
             f"the tool {shown_names([tool.name])!r} is not called: no arguments can be generated from its schema: {exc}"
         )
         return []
-    # Duplicates are dropped: arguments that are drawn twice would be used twice as often.
+    # Duplicates are dropped: arguments that were drawn twice would be used twice as often.
     return list({json.dumps(each, sort_keys=True): each for each in drawn}.values())
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Return names that a server gave, for a line of text: however long they are, and whatever is in them."""
+    """Return a server's names for a line of text: shortened, and with invisible characters escaped."""
     return ", ".join(shorten(clean(name), LONGEST_NAME) for name in names)
 
 

@@ -25,12 +25,12 @@ class _Process:
 
 
 def children() -> frozenset[int]:
-    """Return the processes that this one has started; empty where the system does not tell."""
+    """Return the ids of the processes that this one has started; empty if the system does not tell."""
     return frozenset(each.pid for each in _processes() if each.parent == os.getpid())
 
 
 def cpu_seconds(leaders: Collection[int]) -> float | None:
-    """Return the CPU time of process groups, to the hundredth of a second; None if there are none.
+    """Return the CPU time of process groups, to the hundredth of a second; None if no such process exists.
 
     Args:
         leaders: The leaders of the groups: each server over stdio leads one of its own.
@@ -47,5 +47,5 @@ def _processes() -> Iterator[_Process]:
             continue
         # The fields follow the name, which is in parentheses and may contain anything, parentheses included.
         fields = text.rpartition(")")[2].split()
-        # The time includes that of the children that it has waited for: utime, stime, cutime, cstime.
+        # The CPU time includes that of the children for which the process has waited: utime, stime, cutime, cstime.
         yield _Process(int(folder.name), int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))

@@ -1,4 +1,4 @@
-"""The result of a benchmark as plain data, as JSON, and in the sentences that every form of it has."""
+"""The result of a benchmark as plain data, as JSON, and in the sentences that every format of the report has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERSION: Final = 1
 """The version of the JSON format, which is raised when a member changes its meaning."""
 
 BUSY: Final = 0.9
-"""A figure may be a limit of our own process if that computes for at least this share of the time (chosen)."""
+"""If our own process computes for at least this share of the time, a figure may be limited by it (chosen)."""
 
 MOST_ERRORS: Final = 0.1
 """The share of failed calls above which the figures of a step say nothing about a bend (chosen)."""
@@ -49,12 +49,12 @@ ENDINGS: Final[Mapping[Ended, str]] = {
 
 @attrs.frozen
 class ToolFigures:
-    """One of the tools: its figures in the first step, where it competes with the fewest others.
+    """A tool, and its figures in the first step, where it competes with the fewest other calls.
 
     Attributes:
         name: Its name.
         p50: The median duration of a call in seconds, one figure for each server; None where none succeeded.
-        p99: The duration that 99 % of them do not exceed.
+        p99: The duration that 99 % of the calls do not exceed, likewise.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Measured:
 
     Attributes:
         name: The name that the user gave, without secrets.
-        info: Its own name and version.
+        info: The name and version that the server itself states.
         transport: The transport that carries the calls.
         revision: The revision of the protocol.
         steps: The figures of each step.
@@ -82,12 +82,12 @@ class Measured:
 
     @property
     def bends(self) -> str:
-        """Where more calls in flight bring no more calls a second, in a sentence; empty with fewer than two steps.
+        """A sentence on where more calls in flight bring no more calls a second; empty with fewer than two steps.
 
-        Steps from the first on in which many calls fail don't count.
+        The first step in which many calls fail, and all steps after it, don't count.
         """
-        # Calls that fail are quick, or take the time of those that succeed: beyond the first step with many of them the
-        # figures are no longer those of the same work.
+        # Calls that fail may be quick, or take time from those that succeed: from the first step with many of them, the
+        # figures no longer describe the same work.
         failing = next((step for step in self.steps if step.error_share > MOST_ERRORS), None)
         steps = [*itertools.takewhile(lambda step: step is not failing, self.steps)]
         steps = [step for step in steps if step.p50 is not None]
@@ -126,10 +126,10 @@ class BenchReport:
         servers: The servers, one or two.
         terms: The bounds that it kept.
         tools: The tools that were called.
-        ratios: The second server's figures to the first's.
+        ratios: The ratios of the second server's figures to the first's.
         notes: Facts that the user must know.
         texts: The text of the first failure of each kind.
-        ended: How it ended.
+        ended: How the benchmark ended.
         error: The last error of the transport, if the server was lost.
     """
 
@@ -149,7 +149,7 @@ class BenchReport:
 
     @property
     def ending(self) -> str:
-        """How it ended, in a sentence."""
+        """How the benchmark ended, in a few sentences."""
         text = ENDINGS[self.ended]
         cut = {str(step.in_flight): 1 for server in self.servers for step in server.steps if step.cut}
         if cut:
@@ -164,9 +164,9 @@ def report_of(bench: Bench, servers: Sequence[Measured]) -> BenchReport:
 
     Args:
         bench: The benchmark, which has ended.
-        servers: Its servers, without figures yet.
+        servers: Its servers, still without figures.
     """
-    # A server that was interrupted before its first call has shown nothing.
+    # Samples without a single call, as after an interruption, are left out.
     steps = [[taken for samples in side.steps if (taken := _with_calls(samples))] for side in bench.sides]
     ratios = [
         ratio

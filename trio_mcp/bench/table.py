@@ -14,7 +14,7 @@ from trio_mcp.conformance.report.view import clean, shorten
 __all__ = ["COLUMNS", "PAIRED", "milliseconds", "ratio_cells", "step_cells", "table", "title_of"]
 
 WIDTH: Final = 100
-"""Columns. The number is fixed, so that a report is the same in a terminal and in a file."""
+"""Columns; fixed, so that a report is the same in a terminal and in a file."""
 
 COLUMNS: Final = (
     "in flight",
@@ -110,7 +110,7 @@ def _tools(report: BenchReport) -> Iterator[str]:
 def _rows(
     heads: Sequence[str], rows: Sequence[Sequence[str]], first: Callable[[str, int], str] = str.rjust
 ) -> Iterator[str]:
-    """Yield the lines of a table, if it has any rows, without columns in which no row has anything."""
+    """Yield the lines of a table, if it has any rows, without the columns that are empty in every row."""
     if not rows:
         return
     kept = [at for at in range(len(heads)) if any(row[at] for row in rows)]

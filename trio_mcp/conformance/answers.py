@@ -12,17 +12,17 @@ from trio_mcp.types.versions import MODERN_REVISIONS, at_least
 __all__ = ["ROOT", "answer_to", "capabilities_of", "response_to", "wrong_answer_to"]
 
 ROOT: Final = "file:///kit"
-"""The only root of the kit; nothing is there."""
+"""The URI of the kit's only root, a directory that need not exist."""
 
 
 def capabilities_of(revision: str) -> dict[str, Any]:
     """Return the capabilities that the kit declares as a client, by default."""
     declared: dict[str, Any] = {"roots": {}, "sampling": {}}
-    # The modern era has no notice that the roots have changed, so no capability for it either.
+    # The modern era has no notice that the roots have changed, and so no capability for it.
     if revision not in MODERN_REVISIONS:
         declared["roots"] = {"listChanged": True}
-    # Elicitation came with 2025-06-18, its modes with 2025-11-25 (`client/elicitation`, Capabilities). Declared
-    # earlier, they would let a server rely on what its revision lacks.
+    # Elicitation came with 2025-06-18, its modes with 2025-11-25 (`client/elicitation`, Capabilities). If an earlier
+    # revision declared them, a server might rely on something that its revision lacks.
     if at_least(revision, "2025-11-25"):
         declared["elicitation"] = {"form": {}, "url": {}}
     elif at_least(revision, "2025-06-18"):
@@ -31,14 +31,14 @@ def capabilities_of(revision: str) -> dict[str, Any]:
 
 
 def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the response to a request of a server: an error if its capability was not declared."""
+    """Return the response to a server's request: an error if its method is unknown or its capability undeclared."""
     head = {"jsonrpc": "2.0", "id": question["id"]}
-    # A ping needs no capability: whichever side receives it must respond (`basic/utilities/ping`). Otherwise the
-    # capability of a client is the first part of the method.
+    # A ping needs no capability: whichever side receives it must respond (`basic/utilities/ping`). Any other method
+    # begins with the name of the client capability that it needs.
     needed = {"ping": ""}.get(question["method"], question["method"].partition("/")[0])
     answer = answer_to(question) if needed in ("", *capabilities) else None
-    # It sends an error rather than nothing: a server may wait for the response before it goes on with the kit's own
-    # request, which would then look lost.
+    # The kit sends an error rather than nothing: a server may wait for this response before it continues with the kit's
+    # own request, whose response would then seem to be lost.
     if answer is None:
         return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this"}}
     return head | {"result": answer}
@@ -60,7 +60,8 @@ def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
                 "stopReason": "endTurn",
             }
         case "elicitation/create":
-            # Only forms have content. Here the person agrees to open a page (`client/elicitation`, URL mode).
+            # Only a response to a form has content. In URL mode, accepting just means that the person agrees to open
+            # the page (`client/elicitation`, URL mode).
             if params.get("mode") == "url":
                 return {"action": "accept"}
             # The form is filled in with the simplest valid values.
@@ -73,13 +74,12 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer that does not fit the question."""
     if question.get("method") == "elicitation/create":
         return {"action": "perhaps", "content": [None]}
-    # The same object serves for roots and sampling, wrong for both: each of their members has a type that neither
-    # allows.
+    # This object is wrong for both roots and sampling: each member has a type that neither of them allows.
     return {"roots": "none", "role": 7, "content": None}
 
 
 def _field(schema: Mapping[str, Any]) -> Any:
-    # The server itself calls its default valid, whatever limits it sets.
+    # A default counts as valid, whatever limits the schema sets, because the server itself chose it.
     if "default" in schema:
         return schema["default"]
     if choices := _choices(schema):
@@ -110,7 +110,7 @@ def _field(schema: Mapping[str, Any]) -> Any:
 def _choices(schema: Mapping[str, Any]) -> list[Any]:
     if isinstance(schema.get("enum"), list):
         return list(schema["enum"])
-    # Choices may have titles since 2025-11-25: a single choice is a `oneOf`, the items of a multiple one an `anyOf`
-    # (`client/elicitation`, Requested Schema).
+    # Since 2025-11-25, choices may have titles: a single choice then uses `oneOf`, and the items of a multiple choice
+    # use `anyOf` (`client/elicitation`, Requested Schema).
     titled = schema.get("oneOf") or schema.get("anyOf")
     return [each.get("const") for each in titled if isinstance(each, Mapping)] if isinstance(titled, list) else []

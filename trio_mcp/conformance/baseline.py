@@ -1,6 +1,6 @@
 """A baseline: the rules that a target is known to break, with the reason for each.
 
-A file of lines ``RULE: REASON``, which is YAML; ``#`` begins a comment.
+The file is valid YAML: its lines have the form ``RULE: REASON``, and ``#`` begins a comment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trio_mcp.conformance.rules.catalogue import RULES
 __all__ = ["baseline_text", "read_baseline"]
 
 MAX_SIZE: Final = 1024 * 1024
-"""Bytes. Chosen: a line for each rule is a few kilobytes."""
+"""Bytes. Chosen: even a baseline with a line for every rule is far smaller."""
 
 _LINE = re.compile(r"(?P<rule>[\w-]+)\s*:(\s+(?P<reason>.*))?")
 
@@ -25,12 +25,13 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     """Read a baseline; return the reason for each rule.
 
     Raises:
-        ValueError: If the file can't be read, has a malformed line, or names a rule twice or one that does not exist.
+        ValueError: If the file can't be read, is too large or not UTF-8, has a malformed line, or names a rule twice,
+            or names a rule that does not exist.
     """
     try:
         with open(path, "rb") as file:
-            # One byte more than is allowed shows that a file is too large. Its size is not asked for: a pipe, such as
-            # that of a process substitution, has none.
+            # Reading one byte more than the limit shows whether the file is too large. Its reported size would not do:
+            # a pipe, for example that of a process substitution, has none.
             data = file.read(MAX_SIZE + 1)
         text = data.decode()
     except OSError as exc:
@@ -49,15 +50,15 @@ def read_baseline(path: str | Path) -> dict[str, str]:
         try:
             if match is None:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
-            # This is an error, and not ignored: after a slip or a renamed rule the known failure would be a new one,
-            # and its reason lost.
+            # An unknown rule is an error and is not ignored: after a typo or a renamed rule, the known failure would be
+            # reported as a new one, and its reason would be lost.
             if match["rule"] not in RULES:
                 near = difflib.get_close_matches(match["rule"], RULES, 1)
                 raise ValueError(
                     f"there is no rule {match['rule']!r}" + (f"; did you mean {near[0]!r}?" if near else "")
                 )
-            # YAML forbids a key that comes twice, but many readers take the last one: which reason counts would depend
-            # on the tool.
+            # YAML forbids duplicate keys, but many parsers silently keep the last one: which reason is used would
+            # depend on the tool.
             if match["rule"] in found:
                 raise ValueError(f"the rule {match['rule']!r} is named twice")
         except ValueError as exc:
@@ -67,11 +68,11 @@ def read_baseline(path: str | Path) -> dict[str, str]:
 
 
 def _unquoted(text: str) -> str:
-    # The escapes of YAML are not undone: `baseline_text` writes none, and a reason is only read by people.
+    # YAML escapes are not decoded: `baseline_text` writes none, and a reason is only read by people.
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def baseline_text(broken: Iterable[tuple[str, str]]) -> str:
-    """Return the text of a baseline, of rules and reasons."""
-    # The quotes are there because YAML could read a reason as something else.
+    """Return the text of a baseline that lists these pairs of a rule and its reason."""
+    # Reasons are quoted because YAML could read an unquoted one as something other than a string.
     return "".join(f"{rule}: '{' '.join(reason.split()).replace(chr(39), '`')}'\n" for rule, reason in broken)

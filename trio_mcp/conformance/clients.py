@@ -50,8 +50,8 @@ class StreamClient:
     """A client in memory that writes its own bytes.
 
     Attributes:
-        run: Runs it, given what opens a connection to the server.
-        transport: Its transport: lines, or Streamable HTTP.
+        run: Runs the client, given a function that opens a connection to the server.
+        transport: The transport that it uses: ``memory`` for lines, ``http`` for Streamable HTTP.
         name: Its name in the report.
     """
 
@@ -61,38 +61,39 @@ class StreamClient:
 
 
 ClientTarget: TypeAlias = Sequence[str] | Callable[[LinkFactory], Awaitable[object]] | StreamClient
-"""A client: the command that starts it, to which the URL of a server is added, or a function that takes a target for a
-`Client` and connects to it."""
+"""A client: the command that starts it, to which the URL of a server is appended; a function that takes a target for a
+`Client` and connects to it; or a `StreamClient`."""
 
 NEWEST: Final = (LATEST_LEGACY, LATEST_MODERN)
 """The revisions that the servers speak by default."""
 
 BULK: Final = 50
-"""Scripts drawn at once (chosen: fewer cost more for each, more would keep a program with other tasks waiting)."""
+"""Scripts drawn at once (chosen: smaller batches cost more for each script, and larger ones would block a program's
+other tasks for longer)."""
 SHRINKING: Final = 60
 """How often a client is run, at most, to find a simpler script that shows a fault (chosen)."""
 SHRINKING_TIME: Final = 20.0
-"""Seconds for that (chosen)."""
+"""Seconds that this search may take (chosen)."""
 REPEATS: Final = 5
 """How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
 GRACE: Final = 1.0
-"""Seconds that the processes that a client has started get to end after it (chosen)."""
+"""Seconds that a client, or the processes that it has left behind, get to exit before they are terminated (chosen)."""
 OVERTIME: Final = 5.0
-"""Seconds that a client gets to end when the time of the check is up (chosen)."""
+"""Seconds for which a client may still run when the time of the check is up (chosen)."""
 LAST_WORDS: Final = 500
-"""Bytes that are quoted of the standard error of a client that fails (chosen)."""
+"""Bytes that are kept from the end of a client's standard error, whose last line is quoted if it fails (chosen)."""
 
 
 @attrs.define
 class _Run:
-    """The result of one meeting of a client with a generated server.
+    """The result of running a client once against a generated server.
 
     Attributes:
         events: The traffic.
         ended: Whether the client ended by itself in time.
-        cut: Whether it was ended before its own time was up, as that of the check was.
-        seconds: How long it took.
-        trouble: How it failed, if it did.
+        cut: Whether the client was cut short because the check was stopped or its time was up.
+        seconds: How long the client ran.
+        trouble: How the client failed; empty if it did not.
     """
 
     events: list[Event]
@@ -103,26 +104,27 @@ class _Run:
 
 
 async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOptions]) -> CheckReport:
-    """Check a client: let it talk to generated servers, each of which behaves in another way that a client may meet.
+    """Check a client against generated servers, each of which behaves in a different way that a client may meet.
 
-    The client connects, does what it is made for, and ends. A command is started for each example, and gets the URL of
-    a Streamable HTTP server as its last argument. A function gets a target for a `Client`, in memory.
+    In each example the client connects, does what it is made for, and ends. A command is started with the URL of a
+    Streamable HTTP server as its last argument. A function is called with a target for a `Client` that leads to a
+    server in memory.
 
     Args:
         client: The client.
-        options: See `CheckOptions` and `ClientCheckOptions`. The revisions are those that the servers speak; the
-            deadline is for the response to a question of the server.
+        options: See `CheckOptions` and `ClientCheckOptions`. ``revisions`` are those that the servers speak;
+            ``deadline`` is the time that the client has to respond to a request from a server.
 
     Raises:
         ValueError: If a rule or revision is unknown.
         TypeError: If an option is unknown.
-        TransportError: If the command can't be started, or does not connect.
+        TransportError: If the command can't be started, or the client does not connect.
     """
     refuse_unknown(check_client, options, ClientCheckOptions)
     given = completed(ClientCheckOptions, options)
     check = _Check(_over_links(client) if callable(client) else client, given)
     ended: Ended = "complete"
-    # The revisions take turns, example by example, so a check that runs out of time has still spoken each of them.
+    # The revisions take turns, example by example, so that even a check that runs out of time has used each of them.
     sources = [check.scripts(revision) for revision in check.revisions]
     for number, source in zip(range(given["examples"]), itertools.cycle(sources), strict=False):
         await check.example(number, next(source))
@@ -135,15 +137,15 @@ async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOption
         if check.seconds > given["time"] and check.examples < given["examples"]:
             ended = "time"
             break
-    # Only a client that hung with every server hangs by itself: some of these servers keep a client waiting, which is
-    # reported in a note.
+    # The client itself is to blame only if it hung with every server: some of these servers keep a client waiting,
+    # which is reported in a note.
     if check.examples and check.hung == check.examples and ended != "interrupted":
         ended = "target hangs"
     return check.report(ended)
 
 
 async def preview_client(client: ClientTarget, **options: Unpack[ClientCheckOptions]) -> Preview:
-    """Return what `check_client` would do with the same arguments; nothing is started.
+    """Return what `check_client` would do with the same arguments, without starting anything.
 
     Raises:
         ValueError, TypeError: As in `check_client`.
@@ -162,8 +164,8 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
     async def run(connect: Callable[[], Awaitable[trio.abc.Stream]]) -> None:
         @contextlib.asynccontextmanager
         async def opened() -> AsyncIterator[Link]:
-            # The link goes over bytes instead of handing objects over, so that the client's own reading and writing of
-            # JSON is checked as well.
+            # The link carries bytes instead of objects, so that the client's own reading and writing of JSON is checked
+            # as well.
             async with stream_link(await connect()) as link:
                 yield link
 
@@ -201,25 +203,25 @@ class _Check:
         return trio.current_time() - self._began
 
     def scripts(self, revision: str) -> Iterator[Script]:
-        """Yield scripts of a revision without end; the first is plain."""
+        """Yield an endless series of scripts for a revision; the first one is plain."""
         seed = self._given["seed"]
-        # The first script is plain, so a command that can't connect at all is not confused with a client that an odd
-        # server puts off. Other scripts may respond with a version that does not exist.
+        # The first script is plain, so that a command that can't connect at all is not confused with a client that
+        # rejects an odd server: other scripts may respond with a version that does not exist.
         yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
         for bulk in itertools.count():
             began = clock.perf_counter()
-            # The factor keeps seeds apart: with a plain sum, the second bulk of one seed would be the first of the next
-            # seed.
+            # The factor keeps seeds apart: with a plain sum, the second bulk of one seed would equal the first bulk of
+            # the next seed.
             drawn = draws(scripts(revision), BULK, seed=seed * 1_000_003 + bulk)
             self._generating += clock.perf_counter() - began
             yield from drawn
 
     async def example(self, number: int, script: Script) -> None:
-        """Let the client meet a server, and judge what passed."""
+        """Run the client against a server, and judge their traffic."""
         run = await self._play(script)
         if run.cut:
-            # The example is not judged, because the client would be blamed for lack of time. If earlier ones took as
-            # long, it is not even a sign that something is wrong.
+            # The example is not judged, because the client would be blamed for the check's lack of time. If an earlier
+            # example took as long, the client may well be healthy, and nothing is reported.
             if not self.stop.is_set() and run.seconds > self._longest:
                 self.undecided.append(
                     f"the client had not ended after {run.seconds:.1f} seconds of an example, when the time of the "
@@ -231,7 +233,8 @@ class _Check:
         self.hung += not run.ended
         if run.trouble:
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
-        # This is an error: a report in which no rule had an occasion has status 0 and would look like a success.
+        # A client that does not connect is an error: a report in which no rule had an occasion has status 0 and would
+        # look like a success.
         if number == 0 and not run.events:
             raise TransportError(f"the client did not connect: {run.trouble or 'it ended without an error'}")
         history = History(run.events)
@@ -251,7 +254,7 @@ class _Check:
 
     async def _play(self, script: Script) -> _Run:
         tape = Tape(MOST_EVENTS)
-        # The events up to a stop are judged like any others.
+        # If the client uses up its own time, its events so far are still judged.
         run = _Run(tape.events)
         began = trio.current_time()
         allowed = self._given["patience"]
@@ -293,14 +296,14 @@ class _Check:
         async with background_nursery() as nursery:
 
             async def connect() -> trio.abc.Stream:
-                # Opening a real connection is a checkpoint, too: a client that connects in a loop can still be stopped
-                # when its time is up.
+                # Opening a connection must be a checkpoint, as it is on a network: otherwise a client that connects in
+                # a loop could not be stopped when its time is up.
                 await trio.lowlevel.checkpoint()
                 ours, theirs = trio.testing.memory_stream_pair()
                 if client.transport == "http":
                     nursery.start_soon(http.serve, ours)
                 else:
-                    # Each connection gets a server: over lines nothing ties two connections together.
+                    # Each connection gets a server of its own: over lines, nothing ties two connections together.
                     number = next(numbers)
                     server = ScriptedServer(script, tape, number, self._deadline)
                     nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
@@ -308,33 +311,33 @@ class _Check:
 
             try:
                 await client.run(connect)
-            # A client may raise anything when it meets a server that fails, so this is only noted.
+            # The exception is only noted, because a client may raise anything when its server fails.
             except Exception as exc:
                 run.trouble = _innermost(exc)
 
     async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
         serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS))
-        # The server listens on the loopback interface only, as the specification asks of local servers
-        # (`basic/transports`, Security Warning). The address is a number, as the name `localhost` may mean ::1 first.
-        # The server listens before the client starts, so a client that connects at once finds it.
+        # The server listens on the loopback interface only, as the specification recommends for local servers
+        # (`basic/transports`, Security Warning). The URL has the address and not the name `localhost`, which may
+        # resolve to ::1 first. The server listens before the client starts, so a client that connects at once finds it.
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
-        # The client gets the whole environment, unlike a server: it is the user's own program, as if started from the
-        # shell.
+        # Unlike a server, the client gets the whole environment: it is the user's own program, and runs as if it were
+        # started from the shell.
         program = StdioServerParameters(command[0], [*command[1:], url], env=dict(os.environ))
         errors = bytearray()
         async with background_nursery() as nursery:
             nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
             process = await start_process(program)
             async with closing(partial(process.end, GRACE)):
-                # A client that reads its standard input would otherwise wait there until its time is up.
+                # Without this, a client that reads its standard input would wait for more until its time is up.
                 await process.stdin.aclose()
-                # Nothing looks at it, but a full pipe would stop the client.
+                # The standard output is read only because a full pipe would block the client.
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
-        # This is a note, not an error: a client may well fail when its server does. The last line of a traceback is the
-        # exception.
+        # A failure is only noted: a client may well fail when its server does. The last line is quoted because it is
+        # the exception in a traceback.
         if status:
             last = errors.decode("utf-8", "replace").strip().splitlines()
             run.trouble = f"it exited with status {status}" + (f": {last[-1]}" if last else "")
@@ -344,12 +347,12 @@ class _Check:
     async def _shrink(self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int) -> Failure:
         events, runs, stop = run.events, 0, self.stop
         known = rule.id in self._baseline
-        # Shrinking stops at the end of the check, too. A known failure needs no simple script: the baseline has its
+        # Shrinking also stops when the time of the check is up. A known failure is not shrunk: the baseline gives its
         # reason.
         until = -math.inf if known else min(self._end, trio.current_time() + SHRINKING_TIME)
         simplest = script
-        # Each simpler script has simpler ones in turn, so the search starts again from it and does not go on with the
-        # old list.
+        # Each simpler script has simpler ones in turn, so after a success the search restarts from that script instead
+        # of continuing with the old list.
         candidates = iter(simplest.simpler())
         while (candidate := next(candidates, None)) is not None:
             if runs >= SHRINKING or stop.is_set() or trio.current_time() > until:
@@ -358,7 +361,8 @@ class _Check:
             tried = (await self._play(candidate)).events
             if (found := first_broken(rule, tried)) is not None:
                 simplest, events, verdict, candidates = candidate, tried, found, iter(candidate.simpler())
-        # The script is run again, because a client may be flaky: the report says how often it really shows the fault.
+        # The simplest script is run again, because a client may be flaky: the report says how often the script
+        # reproduces the fault.
         seen = again = 0
         for _ in range(0 if known else REPEATS):
             if stop.is_set() or trio.current_time() > self._end:
@@ -369,7 +373,8 @@ class _Check:
                 seen += first_broken(rule, tried_again.events) is not None
         assert verdict.problem is not None
         transcript = essential(rule, events, verdict)
-        # A verdict on a message of a batch is about an event that the history has made, which no transcript contains.
+        # A verdict on a message of a batch refers to an event that `History` has made and that no transcript contains,
+        # so the last event is marked instead.
         at = next((at for at, event in enumerate(transcript) if event is verdict.event), len(transcript) - 1)
         return Failure(
             verdict.problem,
@@ -385,7 +390,7 @@ class _Check:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(self, ended: Ended) -> CheckReport:
-        """Return what has been found."""
+        """Return the report on everything that was found."""
         outcomes = []
         for rule in self._rules:
             occasions, failure = self._occasions[rule.id], self.failures.get(rule.id)
@@ -393,11 +398,11 @@ class _Check:
                 outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
-            # This is not the same as a lack of occasions: the user can change it by asking for another revision.
+            # This differs from a lack of occasions in that the user can change it by asking for another revision.
             elif not set(rule.revisions) & set(self.revisions):
-                outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
+                outcomes.append(Outcome(rule, "not checkable", reason="no revision that was spoken has this rule"))
             else:
-                outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that it applies to"))
+                outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that this rule judges"))
         name = self._client.name if isinstance(self._client, StreamClient) else " ".join(self._client)
         notes = tuple(f"in {count} of {self.examples} examples {what}" for what, count in self._troubles.items())
         return CheckReport(
@@ -420,26 +425,26 @@ class _Check:
 
 
 async def _drain(stream: trio.abc.ReceiveStream, last: bytearray) -> None:
-    """Read a stream to its end, so that its writer never waits, and keep the end of it."""
+    """Read a stream to its end, so that its writer never blocks, and keep its last bytes in ``last``."""
     async for data in stream:
         last += data
         del last[:-LAST_WORDS]
 
 
 def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Event]:
-    """Leave out of a transcript what the verdict does not need: the same event must break the rule in the same words.
+    """Return the events that a verdict needs: with them alone, the same event breaks the rule with the same problem.
 
-    A client can't be made to do less, as a server can; but less can be shown of what it did.
+    The kit can't make a client do less, as it can a server, but it can show less of what the client did.
     """
     # The events up to the verdict are tried first, since later ones seldom matter. If they do, as for rules about
-    # something that never comes, everything is kept to begin with.
+    # something that never comes, the search starts with all events.
     place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
     kept = list(events[: place + 1])
 
     places = {id(event): place for place, event in enumerate(events)}
 
     def in_order(units: list[list[Event]]) -> list[Event]:
-        # HTTP exchanges overlap, so pieces that are put together again would be out of order.
+        # HTTP exchanges overlap, so units that are merely concatenated would be out of order.
         return sorted((event for unit in units for event in unit), key=lambda event: places[id(event)])
 
     def shows(tried: list[Event]) -> bool:
@@ -450,7 +455,7 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
         kept = list(events)
         if not shows(kept):
             return kept
-    # An HTTP exchange stays whole: what else came in a response may be why the client did what it did.
+    # An HTTP exchange is kept whole: the rest of a response may explain why the client acted as it did.
     grouped: dict[tuple[int, int], list[Event]] = {}
     for place, event in enumerate(kept):
         key = (-1, place) if event.exchange is None else (event.connection, event.exchange)
@@ -472,7 +477,8 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
 
 def _software(history: History) -> str:
     for _, asked in history.requests():
-        # The legacy era names the client once, in `initialize`; the modern era in the metadata of each request.
+        # A client of the legacy era names itself once, in `initialize`; one of the modern era does so in the metadata
+        # of each request.
         found: Any = asked.params.get("clientInfo") or asked.meta.get("io.modelcontextprotocol/clientInfo")
         if isinstance(found, dict):
             return f"{found.get('name')} {found.get('version')}"
@@ -480,7 +486,7 @@ def _software(history: History) -> str:
 
 
 def _innermost(exc: BaseException) -> str:
-    # Every nursery of Trio puts what it raises into a group, so a group of one says nothing by itself.
+    # Every Trio nursery wraps exceptions in a group, so a group with a single exception says nothing by itself.
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return f"it raised {type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"

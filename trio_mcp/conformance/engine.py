@@ -1,4 +1,4 @@
-"""`check_server`: drives a server with plans, judges what happens by every rule, and shrinks what it finds."""
+"""`check_server`: drives a server with plans, judges what happens by every rule, and shrinks each failure."""
 
 from __future__ import annotations
 
@@ -41,61 +41,65 @@ from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS
 __all__ = ["Check", "check_server", "preview_server"]
 
 CHUNK: Final = 10
-"""Examples that are judged at once, at most (chosen)."""
+"""The most examples that are judged at once (chosen)."""
 
 PATIENCE: Final = 4
-"""How many times the deadline an example may take, before its connection is given up (chosen)."""
+"""How many times the deadline an example may take, plus 30 seconds, before its connection is given up (chosen)."""
 
 PLAIN: Final = (Ask, AwaitResponses, NextPage)
 PROBES: Final = 10
-"""An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
+"""Only one example in this many ends with a probe if it has only plain steps: its responses have shown that the target
+is alive."""
 
 MOST_DEAD: Final = 3
-"""The check ends after so many examples in a row that the target did not survive, or so many floods (chosen)."""
+"""The check ends after this many examples in a row that the target did not survive, or after this many floods
+(chosen)."""
 
 MEETING: Final = 5.0
-"""Seconds that a target has to respond to the handshake and list what it offers, however short the check (chosen)."""
+"""Seconds that a target has at least for its handshake and its lists, however short the check is (chosen)."""
 
 UNCOUNTED: Final = 3.0
-"""The most seconds of that which don't count towards the time of the check (chosen)."""
+"""How many seconds of the handshake and the lists, at most, don't count towards the time of the check (chosen)."""
 
 OVERTIME: Final = 3.6
-"""Seconds after its time at which a check is cut short, whatever it does. By then it has waited for open requests and
-for a last probe. Chosen: with the start of the program and the end of the target, this is ten at most."""
+"""Seconds after its time is up at which a check is cut short, whatever it is doing. By then it has waited for open
+requests and for a last probe. Chosen: even with the start of the program and the shutdown of the target, a check takes
+at most ten seconds longer than its time."""
 
 MOST_EVENTS: Final = 5_000
-"""Events that wait to be judged, at most, before the chunk ends early (chosen)."""
+"""The number of events waiting to be judged at which a chunk ends early (chosen)."""
 
 LIFE: Final = 500
-"""Examples that one connection serves, at most: what a server remembers of it grows (chosen)."""
+"""The most examples that run over one connection (chosen: a server may remember more and more of it)."""
 
 SHRINKING: Final = 20.0
-"""Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
+"""Seconds for which a failure may be shrunk (chosen); less if the time of the check is short."""
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which late messages may still come. On a virtual clock they cost nothing (chosen)."""
 
 WARM: Final = 50
-"""Examples after which a process is warm, and between two looks at its resources (chosen)."""
+"""Examples after which a process counts as warm, and between two measurements of its resources (chosen)."""
 
 PAUSE: Final = 20
-"""The most that a pause lasts, as a multiple of the latency (chosen)."""
+"""The longest that a pause may last, as a multiple of the latency (chosen)."""
 
 LONG: Final = 0.1
 SPENT: Final = 0.02
-"""Seconds above which a response counts as long, and the share of the check that one such thing may take (chosen)."""
+"""Seconds above which a response counts as slow, and the share of the check's time that the slow calls of one tool,
+resource or prompt may take (chosen)."""
 
 SLOWER: Final = 5.0
-"""How many times slower than at the beginning is reported (chosen)."""
+"""A target is reported if it becomes this many times slower than it was at the beginning (chosen)."""
 
 
 class Check:
-    """A check of a server; `report` can be asked for at any time.
+    """A check of a server; `report` can be called at any time.
 
     Args:
         open_wire: Opens a connection.
         name: The name of the target.
-        options: The options that are given.
+        options: The options of `check_server`.
         moves: The moves to make; by default those that the rules name, or all if no rules are given.
 
     Raises:
@@ -136,20 +140,23 @@ class Check:
         """Run the check until it is complete or its budget is used up.
 
         Raises:
-            TransportError: If the target can't be reached, or does not respond as it must from the start.
-            NegotiationError: If it does not speak a revision.
+            TransportError: If the target can't be reached, or does not respond properly to the handshake or to the
+                requests for its lists.
+            NegotiationError: If the target speaks none of the revisions, or not one that was asked for.
         """
-        # The limit is one of real time: on a virtual clock the waits cost nothing.
+        # The limit is on real time: on a virtual clock the waits cost nothing.
         begun = math.inf if is_virtual() else trio.current_time()
         await self._meet(max(self._options["time"], MEETING))
-        # Otherwise a short check of a target that is slow to start would have no time left.
+        # This time is not counted in full: otherwise a short check of a target that is slow to start would have no time
+        # left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
         self._terms = attrs.evolve(self._terms, end=begun + self._time)
         with trio.CancelScope(deadline=self._terms.end + OVERTIME) as scope:
             await self._check_revisions()
         if scope.cancelled_caught:
             self._ended = "time"
-            # It was in the middle of an example, not closing a connection. The report judges what has come so far.
+            # The check was in the middle of an example, and not just closing a connection. `report` judges the events
+            # so far.
             if self._life is not None and self._life.is_busy:
                 self._undecided.append("the target was still busy with an example when the time of the check was up")
 
@@ -158,16 +165,16 @@ class Check:
             self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
-                f"the target has not responded to the handshake and listed what it offers within {seconds:g} seconds, "
+                f"the target did not respond to the handshake and list what it offers within {seconds:g} seconds, "
                 "the time of the check"
             )
 
     async def _met(self) -> list[Facts]:
-        """Return what is known of the target, for each revision that it is to be checked in.
+        """Return the facts about the target, for each revision in which to check it.
 
         Raises:
-            TransportError: If it can't be reached, or does not respond as it must.
-            NegotiationError: If it speaks none of the revisions, or not one that was asked for.
+            TransportError: If the target can't be reached, or does not respond as it must.
+            NegotiationError: If the target speaks none of the revisions, or not one that was asked for.
         """
         options, wanted = self._options, self._options["revisions"]
 
@@ -181,23 +188,24 @@ class Check:
         else:
             found, refusals = [], []
             began = clock.perf_counter()
-            # The newest revision comes first. Each has its own connection: a client that does not support the version
-            # in the response should disconnect (`basic/lifecycle`, Version Negotiation). This era comes before the
-            # modern one because its handshake shows how fast the target starts.
+            # The newest revision is tried first. Each revision has its own connection: a client that does not support
+            # the version in the response should disconnect (`basic/lifecycle`, Version Negotiation). The legacy era
+            # comes before the modern one because its handshake shows how fast the target starts.
             for revision in reversed(LEGACY_REVISIONS):
                 try:
                     found.append(await met(revision, self._terms))
                     break
                 except NegotiationError as exc:
                     refusals.append(exc)
-            # A server of the legacy era need not respond at all to what it does not know.
+            # A server of the legacy era need not respond to an unknown method at all, so it gets less time for this
+            # one.
             patience = min(self._terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
             terms = attrs.evolve(self._terms, opening=patience if found else self._terms.opening)
             try:
                 found.append(await met(LATEST_MODERN, terms))
             except (NegotiationError, TransportError):
-                # Every legacy revision has refused by now. The first refusal is reported, as most servers are of that
-                # era: that `server/discover` got no response would say less.
+                # If nothing was found, every legacy revision has been refused as well. The first refusal is reported,
+                # as most servers are of that era: a missing response to `server/discover` would say less.
                 if not found:
                     raise refusals[0] from None
         # A server may offer a tool in one revision only.
@@ -207,7 +215,7 @@ class Check:
         return found
 
     async def preview(self) -> Preview:
-        """Return what it would do."""
+        """Return what the check would do."""
         facts = await self._met()
         return Preview(
             tuple(facts),
@@ -217,17 +225,17 @@ class Check:
         )
 
     async def _check_revisions(self) -> None:
-        # Examples and time that one revision leaves go to those after it.
+        # The examples and the time that one revision does not use go to those after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
             examples = self._examples + (self._options["examples"] - self._examples) // left
             until = clock.perf_counter() + self._time_left / left
             await self._check_revision(facts, examples, until)
-            # A revision has only its share of the time, so the next one still has its own. Any other reason ends
-            # the whole check.
+            # If a revision has used up its share of the time, the next one still has its own. Any other reason ends the
+            # whole check.
             if self._ended not in (None, "time"):
                 return
-        # A revision whose share of the time was up leaves its examples to the next one.
+        # If one revision ran out of time but the next one ran its remaining examples, the check is still complete.
         if self._ended is None or self._examples >= self._options["examples"]:
             self._ended = "complete"
         if not self._examples and self._ended == "time":
@@ -244,15 +252,16 @@ class Check:
         return 0 < len(self._rules) == len(self._failures)
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
-        """Check a revision, over one connection after the other."""
-        # A call that took long in one revision most likely runs the same code in the other.
+        """Check a revision, over one connection after another."""
+        # A call that was slow in one revision most likely runs the same code in the next.
         for method, name in self._slow:
             facts = facts.without(method, name)
-        # The seed is a text: `Random` takes its SHA-512, which is the same in every process, unlike `hash`. With the
-        # revision in it, the second one does not begin with the moves of the first.
+        # The seed is a string: `Random` uses its SHA-512, which is the same in every process, unlike `hash`. It
+        # includes the revision, so that the second revision does not begin with the same moves as the first.
         self._sources.append(Source(facts, self._moves, f"{self._options['seed']} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
-            # A connection that would not be open in time is not opened either: its handshake would be cut short.
+            # A connection that could not be opened in the remaining time is not tried: its handshake would be cut
+            # short.
             if clock.perf_counter() >= until or self._time_left < self._sources[-1].opening:
                 self._ended = "time"
                 return
@@ -269,25 +278,25 @@ class Check:
                 facts, more = await self._live(facts, examples, until)
                 if not more:
                     return
-            # The target has responded before, so it has died; the address is not wrong. This is a note rather than an
-            # error: the report has what was found until then.
+            # The target has responded before, so it has died, and the address is not wrong. The error is noted and not
+            # raised, so that the report has what was found until then.
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
                 return
 
     async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
-        """Run examples over one connection; return what is known now, and whether there are more."""
+        """Run examples over one connection; return the facts as known now, and whether there are more plans."""
         more = True
         began = clock.perf_counter()
         async with self._connected(facts.revision) as runner:
-            # How long this takes decides which plans are made. On a virtual clock the same seed must give the same
-            # traffic, however busy the machine is.
+            # The time that opening takes influences which plans are made, so it is not measured on a virtual clock:
+            # there the same seed must give the same traffic, however busy the machine is.
             if not runner.is_virtual:
                 self._sources[-1].opening = clock.perf_counter() - began
             self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._rules, runner.tape.events))
-            # `Judging` has the prologue now; what the tape holds from here on was not judged yet.
+            # `Judging` has the prologue now, so from here on the tape contains only events that are still to be judged.
             runner.forget()
             talk = runner.talks[0]
             while talk.is_open and not self._over(life, examples, until):
@@ -301,14 +310,14 @@ class Check:
                 facts = self._without_slow(facts, runner)
                 if (on_progress := self._options["on_progress"]) is not None:
                     on_progress(self._progress)
-                # The first chunks are small: what is wrong from the start is found, and shrunk, before all the rest has
-                # run. Later, judging several examples at once costs less for each.
+                # The first chunks are small, so that a fault that shows at once is found and shrunk before all other
+                # examples have run. Later, judging several examples at once costs less for each.
                 most = len(runner.tape.events) >= MOST_EVENTS
                 if most or len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
                 self._measure(life)
-            # The probe comes while the connection is open: it shows whether the target has survived the reruns of a
-            # failure.
+            # The probe is sent while the connection is still open: it shows whether the target has survived the reruns
+            # of a failure.
             await self._judge(life, facts)
             if life.is_unsure and talk.is_open:
                 life.is_busy = True
@@ -322,21 +331,21 @@ class Check:
         return facts, more
 
     def _measure(self, life: _Life) -> None:
-        """Look now and then at what a process uses."""
+        """Measure from time to time the resources that the target's process uses."""
         count = len(life.plans)
         pid = getattr(life.runner.talks[0].wire, "pid", None)
         if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
-            # Each life has its own first look: another life is another process, whose memory has nothing to do with
-            # that of the last one.
+            # Each life has its own first measurement: it is a new process, whose memory has nothing to do with that of
+            # the last one.
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
     def _without_slow(self, facts: Facts, runner: PlanRunner) -> Facts:
-        """Leave out what has turned out to be slow, which would take all the time."""
+        """Return the facts without what has turned out to be slow, which would take up all the time."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._terms.patience:g} s")
         runner.slow.clear()
-        # The time of calls that are slow now and then is added up, and they are left out only once they have cost a
-        # notable part of the check. On a virtual clock nothing takes long.
+        # The times of slow responses are added up for each call, which is left out only once it has cost a notable part
+        # of the check. On a virtual clock nothing takes long.
         for sent in [] if runner.is_virtual else runner.talks[0].answered():
             if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:
                 self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
@@ -347,8 +356,8 @@ class Check:
             left = left.without(method, name)
             self._slow[method, name] = None
             self._notes.append(f"{method} of {name!r} {late[method, name]}: it is left out from now on")
-        # A resource from a template is not among the facts. If they have not changed there is nothing to draw again,
-        # which takes time.
+        # The facts may not change, as a resource from a template is not among them. Then nothing is drawn again, which
+        # would take time.
         if left != facts:
             self._sources[-1].renew(left)
         return left
@@ -368,8 +377,8 @@ class Check:
     async def _connected(self, revision: str) -> AsyncIterator[PlanRunner]:
         runner = PlanRunner(self._open_wire, revision, self._terms)
         async with runner.connected():
-            # Each connection lists for itself: rules look up tools and their schemas among what was listed on the same
-            # connection.
+            # The lists are requested on each connection: rules look up tools and their schemas in what was listed on
+            # the same connection.
             await discover(runner)
             yield runner
 
@@ -381,25 +390,25 @@ class Check:
     async def _example(self, life: _Life, plan: Plan) -> None:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
-        # The plan is recorded before it runs: if the check is interrupted, the report still finds the plan that goes
-        # with the events.
+        # The plan is recorded before it runs: if the check is interrupted, the report still finds the plan that belongs
+        # to the events.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
-            # It is the median of the last few: a single slow probe must not make every pause long, and a target that
-            # warms up gets faster.
+            # The latency is the median of the last few: a single slow probe must not make every pause long, and a
+            # target that warms up gets faster.
             runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         life.is_busy = True
         seconds, probed = None, False
-        # Each wait within a plan has a limit, but their sum has none: a target that always responds at the last moment
-        # would take minutes for a long plan.
+        # Each wait within a plan has its own limit, but this one limits their sum: a target that always responds at the
+        # last moment would take minutes for a long plan.
         with trio.move_on_after(PATIENCE * self._terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
                 # This waits for the whole time, so that late messages belong to this example in every run, whatever
                 # order the tasks run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
-            # A tool that did not respond in time may be slow, or its server may have died.
+            # If a tool did not respond in time, only a probe shows whether it is slow or its server has died.
             plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
             if self._virtual or not self._examples % PROBES or not plain:
                 seconds = await runner.probe()
@@ -426,17 +435,17 @@ class Check:
     # --- verdicts -----------------------------------------------------------------------------------------------------
 
     async def _judge(self, life: _Life, facts: Facts) -> None:
-        """Judge what is new, and shrink what is broken for the first time and not known to be."""
+        """Judge the new events, and shrink each failure that is new and not in the baseline."""
         for found in self._judged(life):
             if found.rule.id not in self._failures:
-                # The failure is recorded before it is shrunk: that takes seconds, and an interruption may strike in the
-                # middle.
+                # The failure is recorded before it is shrunk: shrinking takes seconds, and the check may be interrupted
+                # meanwhile.
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
                 if found.rule.id not in self._options["baseline"]:
                     await self._shrink(found, life, facts)
 
     def _judged(self, life: _Life) -> list[Found]:
-        """Return the first verdict of each rule that is broken."""
+        """Judge the new events; return the first verdict on each rule that they break."""
         life.runner.pump()
         # This is a copy, because `forget` empties the list that the tape keeps.
         events = list(life.runner.tape.events)
@@ -455,17 +464,18 @@ class Check:
         return list(broken.values())
 
     def _look_for_death(self, events: Sequence[Event], life: _Life) -> None:
-        """Record whether the target has ended by itself, or floods: no rule forbids it, but it is not well."""
+        """Record whether the target has ended by itself or floods: neither is forbidden, but it is not well then."""
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire
-        # HTTP has no such connection: a server that has ended can't be reached any more.
+        # Over HTTP there is no main connection that could end: a server that has died can't be reached any more, which
+        # is noticed elsewhere.
         if main.transport in ("http", "sse"):
             return
-        # This is rare: most connections are closed by this side.
+        # Most connections are closed by the kit, so the history below is seldom needed.
         if not any(event.kind == "close" and event.sender == "server" for event in events):
             return
-        # Only the main connection counts: a target need not serve others beside it.
+        # Only the main connection counts: a target need not serve any others.
         for connection in History(events):
             if connection.number == main.number and ended_without_cause(connection):
                 facts = connection.close.facts if connection.close is not None else {}
@@ -484,11 +494,11 @@ class Check:
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
-            # A failure gets a third of what is left, so that several rules get their turn, and at least two
-            # seconds near the end: a failure without its small exchange is hard to act on.
+            # A failure gets a third of the remaining time, so that several rules get their turn, and near the end about
+            # two seconds: a failure without its small exchange is hard to act on.
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
-            # A slow target gets several times what it usually takes.
+            # A slow target gets several times as long as it usually takes.
             patience=max(
                 LAST_PROBE,
                 SLOWER * statistics.median(self._latencies[-20:] or [0.0]),
@@ -498,16 +508,16 @@ class Check:
         )
         best = self._failures[found.rule.id]
         numbers = [number for number, _ in life.plans]
-        # The likeliest cause is tried first. The next one is tried only if this one does not break the rule again by
-        # itself or after what came before it.
+        # The likeliest cause is tried first. The next one is tried only if this one does not break the rule again,
+        # neither by itself nor after the examples before it.
         for example in found.examples:
             if example not in numbers:
                 continue
             place = numbers.index(example)
             shown = ShownRun(life.plans[place][1], best.transcript, found.verdict)
             failure = await shrinker.shrink(shown, [plan for _, plan in life.plans[:place]], facts.revision, example)
-            # The first result replaces what was only seen, as it tells how often it was run again in vain. Later ones
-            # count only if they show the fault.
+            # The first result replaces the failure as it was seen, because it says how often the rerun did not
+            # reproduce it. Later results are used only if they show the fault.
             if failure.seen or not best.of:
                 best = self._failures[found.rule.id] = failure
             if failure.seen:
@@ -517,7 +527,7 @@ class Check:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(self) -> CheckReport:
-        """Return what has been found so far."""
+        """Return the report on what has been found so far."""
         if self._life is not None:
             # The check was interrupted, so some events have not been judged yet.
             life, self._life = self._life, None
@@ -540,7 +550,7 @@ class Check:
             self._generating,
             tuple(map(self._outcome, self._rules)),
             tuple(dict.fromkeys(notes + self._notes + self._slowness() + (grown(*self._usage) if self._usage else []))),
-            # Only a `run` that was cancelled leaves it open.
+            # It is still None only if `run` was cancelled.
             self._ended or "interrupted",
             self._figures(),
             self._options["examples"],
@@ -553,20 +563,20 @@ class Check:
             often = "once" if len(self._deaths) == 1 else f"{len(self._deaths)} times"
             found.append(f"the target ended the connection {often}, though nothing was wrong; {self._deaths[0]}")
         if self._floods:
-            found.append("the target sent more than anyone wants to keep, unasked")
+            found.append("the target sent more, unasked, than the check can keep")
         return found
 
     def _outcome(self, rule: Rule) -> Outcome:
         occasions, failure = self._occasions[rule.id], self._failures.get(rule.id)
         if failure is not None:
             return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options["baseline"])
-        # Occasions count before what the target lacks: they also come from the moves of other rules, and from a server
-        # that does more than it declares.
+        # Occasions take precedence over what the target lacks: they also arise from the moves of other rules, and from
+        # a server that does more than it declares.
         if occasions:
             return Outcome(rule, "held", occasions)
         if reason := lacking(rule, self.facts):
             return Outcome(rule, "not checkable", reason=reason)
-        return Outcome(rule, "not exercised", reason="nothing that it applies to has happened")
+        return Outcome(rule, "not exercised", reason="nothing that this rule judges has happened")
 
     def _figures(self) -> dict[str, Any]:
         figures: dict[str, Any] = {
@@ -591,8 +601,8 @@ class Check:
         if self._virtual or len(self._latencies) < 50:
             return []
         first, last = self._first_and_last()
-        # The floor of 50 ms is for a target that responds in less than one: a busy machine alone makes several times as
-        # much.
+        # The floor of 50 ms is for a target that responds in less than one millisecond: a busy machine alone can make
+        # that several times as long.
         if last < SLOWER * first + 0.05:
             return []
         return [
@@ -615,7 +625,7 @@ class _Life:
 
 
 def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
-    """Return a failure as it was seen, with all that was going on."""
+    """Return a failure as it was seen, with the whole history."""
     example = found.examples[0] if found.examples else -1
     plan = next((plan for number, plan in life.plans if number == example), ())
     # The whole history is kept: the verdict may refer to events before this example.
@@ -625,15 +635,15 @@ def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
 
 
 async def check_server(target: Target | WireTarget, **options: Unpack[ServerCheckOptions]) -> CheckReport:
-    """Check a server: drive it with what a client may send and with what it may not, and judge all that happens.
+    """Check a server: send it what a client may send and what it must not, and judge everything that happens.
 
     Args:
-        target: A target of a `Client`, except several ways at once; or a `WireTarget`.
+        target: A target of a `Client` with one way to the server, or a `WireTarget`.
         options: See `CheckOptions` and `ServerCheckOptions`.
 
     Raises:
         TransportError: If the target can't be reached, or does not respond to the handshake as it must.
-        NegotiationError: If it does not speak a revision.
+        NegotiationError: If the target speaks none of the revisions, or not one that was asked for.
         ValueError: If a rule, a revision or a tool is unknown.
         TypeError: If an option is unknown.
     """
@@ -641,7 +651,7 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
     check = Check(_wire(target), target_name(target), options)
     stop = options.get("stop")
     async with background_nursery() as nursery:
-        # The scope is inside the nursery: a stop ends the run alone, and the report below still has what was found.
+        # The scope is inside the nursery: a stop ends only the run, and the report below still has what was found.
         with trio.CancelScope() as scope:
             if stop is not None:
                 nursery.start_soon(_cancel_at, stop, scope)
@@ -655,7 +665,7 @@ async def _cancel_at(stop: trio.Event, scope: trio.CancelScope) -> None:
 
 
 async def preview_server(target: Target | WireTarget, **options: Unpack[ServerCheckOptions]) -> Preview:
-    """Return what `check_server` would do with the same arguments; only the handshake and the lists are asked for.
+    """Return what `check_server` would do with the same arguments; only handshakes are made and lists requested.
 
     Raises:
         TransportError, NegotiationError, ValueError, TypeError: As in `check_server`.
@@ -665,7 +675,7 @@ async def preview_server(target: Target | WireTarget, **options: Unpack[ServerCh
 
 
 def _wire(target: Target | WireTarget) -> OpenWire:
-    # A failover would hide which of the servers broke a rule, and would go on where a check must see the connection
+    # A failover would hide which of the servers broke a rule, and would reconnect where a check must see the connection
     # end.
     if isinstance(target, (list, tuple, FailoverParameters)):
         raise ValueError("a check needs one way to the server, not several: check each of them by itself")

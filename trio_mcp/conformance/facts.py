@@ -19,10 +19,10 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 __all__ = ["Facts", "discover"]
 
 MOST_PAGES: Final = 20
-"""Pages of a list that are asked for (chosen)."""
+"""The most pages of a list that are requested (chosen)."""
 
 MOST_ITEMS: Final = 500
-"""Tools, resources and so on that are used (chosen)."""
+"""The number of tools, resources and so on after which no further page is requested (chosen)."""
 
 Definitions = Mapping[str, Mapping[str, Any]]
 
@@ -42,10 +42,10 @@ class Facts:
         templates: Its resource templates, by URI template.
         prompts: Its prompts, by name.
         callable_tools: The names of the tools that may be called.
-        paged: The list methods that gave more than one page.
+        paged: The list methods that returned more than one page.
         skipped: Notes for the user on what is not used, and why.
-        supported: The revisions that the server says it speaks, if it says so.
-        slow_tools: The names of tools that may be called, but take longer than the deadline.
+        supported: The revisions that the server lists as supported; empty if it lists none.
+        slow_tools: The names of tools that may be called, but turned out to be slow and are not called again.
     """
 
     revision: str
@@ -72,7 +72,7 @@ class Facts:
         match method:
             case "tools/call" if name in self.callable_tools:
                 usable = tuple(each for each in self.callable_tools if each != name)
-                # The tool is only not called any more: it is still listed, and its schema is still needed for earlier
+                # The tool stays in the list and is just not called any more: its schema is still needed for earlier
                 # calls.
                 return attrs.evolve(self, callable_tools=usable, slow_tools=(*self.slow_tools, name))
             case "resources/read":
@@ -91,11 +91,10 @@ class Facts:
         return declares(self.capabilities, path)
 
     def lacks(self, need: str) -> str:
-        """Return why a need of a move is not met; an empty text if it is met.
+        """Return why a need of a move is not met; an empty string if it is met.
 
-        A need is ``capability:`` and a path, ``transport:`` and names with bars between them, or the name of an
-        attribute that must not be empty (``tools``, ``callable_tools``, ``resources``, ``templates``, ``prompts``,
-        ``paged``).
+        A need is ``capability:`` and a path, ``transport:`` and names separated by bars, or the name of an attribute
+        that must not be empty (``tools``, ``callable_tools``, ``resources``, ``templates``, ``prompts``, ``paged``).
 
         Raises:
             ValueError: If there is no such need.
@@ -106,7 +105,7 @@ class Facts:
         if kind == "transport":
             return "" if self.transport in name.split("|") else f"it concerns another transport ({name})"
         if need not in _LISTED:
-            raise ValueError(f"unknown need {need!r}: capability:…, transport:… or one of {', '.join(_LISTED)}")
+            raise ValueError(f"unknown need {need!r}; use capability:…, transport:… or one of {', '.join(_LISTED)}")
         return "" if getattr(self, need) else f"the server {_LISTED[need]}"
 
 
@@ -136,7 +135,8 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
     facts = Facts(
         talk.revision,
         talk.wire.transport,
-        # The modern era has it in the metadata of each result, here in that of `server/discover`.
+        # In the modern era the server's name and version are in the metadata of each result, here in that of
+        # `server/discover`.
         object_of(member_of(hello, "_meta", meta.SERVER_INFO) if talk.modern else hello.get("serverInfo")),
         hello.get("instructions"),
         object_of(hello.get("capabilities")),
@@ -146,8 +146,8 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
     paged: list[str] = []
     skipped: list[str] = []
     for method in LISTS:
-        # "resources" declares both lists of them. The server need not serve a list that is not declared; whether it
-        # rejects one properly is a matter of the moves.
+        # The capability "resources" covers both of its lists. A server need not serve a list that it has not declared;
+        # whether it rejects the request properly is checked by the moves.
         if facts.declares(method.split("/")[0]):
             listed[method], pages, problem = await _listed(runner, talk, method)
             paged += [method] * (pages > 1)
@@ -173,23 +173,23 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
     cursor, cursors = None, set()
     for page in range(1, MOST_PAGES + 1):
         sent = await talk.ask(method, None if cursor is None else {"cursor": cursor})
-        # This is an error, not a note: every connection begins with the lists, so each would wait as long, and most
-        # moves need them.
+        # A missing list is an error, not a note: every connection begins with the lists, so each would wait as long,
+        # and most moves need them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
             raise TransportError(runner.unanswered(sent))
         if sent.answer is None:
             raise TransportError(f"the target did not respond to {method}{runner.last_words(talk)}")
         items = sent.result.get(field)
         if not isinstance(items, list):
-            return found, page, f"{method} gave no list of {field}: nothing of them is used"
+            return found, page, f"{method} returned no list of {field}: none of them is used"
         for item in items:
-            # The rest is malformed, which rules judge; a plan can't use what has no name.
+            # All other items are malformed, which rules judge; a plan can't use an item without a name.
             if isinstance(item, dict) and isinstance(item.get(key), str):
                 found[item[key]] = item
         cursor = sent.result.get("nextCursor")
         if cursor is None:
             return found, page, ""
-        # A cursor that has come before leads in a circle, which would end only with the bound on pages.
+        # A cursor that has come before would lead in a circle up to the limit on pages.
         if not isinstance(cursor, str) or cursor in cursors:
             return found, page, f"{method} gives the cursor {cursor!r} again and again: its further pages are not used"
         cursors.add(cursor)
@@ -204,13 +204,14 @@ def _callable(
     """Return the names of the tools that may be called, and notes on why others are not."""
     allowed, notes, writing = [], [], []
     for name, tool in tools.items():
-        # `readOnlyHint` is false by default (schema, ToolAnnotations), and only true itself counts: a tool that is
-        # called read-only by mistake is called hundreds of times, with generated arguments.
+        # `readOnlyHint` is false by default (schema, ToolAnnotations), and only the value true counts: a tool that
+        # wrongly seems to be read-only would be called hundreds of times, with generated arguments.
         if not (allow_writes or name in named or member_of(tool, "annotations", "readOnlyHint") is True):
             writing.append(name)
             continue
         try:
-            # The schema is tried here, so that the user is told once, and no move has to deal with it.
+            # The schema is tried here, so that the user is told once, and no move has to deal with one for which
+            # nothing can be generated.
             from_schema(tool.get("inputSchema"))
         except CannotGenerate as exc:
             notes.append(f"the tool {name!r} is not called: no arguments can be generated from its schema: {exc}")

@@ -1,4 +1,4 @@
-"""Judges what happens on a connection, a few examples at a time, in view of the earlier events that they refer to."""
+"""Judges what happens on a connection, a few examples at a time, together with the earlier events they refer to."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ __all__ = ["Found", "Judging", "first_broken"]
 STANDING: Final = frozenset(
     {"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "subscriptions/listen"}
 )
-"""Requests whose effect lasts, so that whatever comes later is judged with them in view."""
+"""Requests with a lasting effect: everything that comes later is judged together with them."""
 
 MOST_STANDING: Final = 100
 MOST_KEPT: Final = 20_000
-"""Requests that are remembered for late messages (chosen)."""
+"""The most requests that are remembered for late messages (chosen)."""
 
 MOST_NAMELESS: Final = 20
-"""Texts and malformed messages that a late error without an id may be about (chosen)."""
+"""The most texts and malformed messages that are remembered because a late error without an id may be about one
+(chosen)."""
 
 
 @attrs.frozen
@@ -49,7 +50,7 @@ class Found:
 
 @attrs.define
 class _Kept:
-    """The events about a request, or the heads of an HTTP exchange."""
+    """The events about a request, or those of an HTTP exchange."""
 
     example: int
     events: list[tuple[int, Event]] = attrs.Factory(list)
@@ -58,15 +59,16 @@ class _Kept:
 class Judging:
     """Judges the events of one life of a target: a main connection, and those that examples open beside it.
 
-    Each event is judged once, however long the life is. What came before an event is in view if the event refers to it,
-    or if it has a lasting effect.
+    Each event is judged once, however long the life is. Of the earlier events, the rules see those that it refers to,
+    and those with a lasting effect.
 
     Args:
         rules: The rules.
         prologue: The events of the handshake and the listing.
 
     Attributes:
-        troubles: The exceptions that rules raised, by the id of the rule: an error in the rule, or a very odd target.
+        troubles: The exceptions that rules raised, by the id of the rule. The cause is an error in the rule, or a very
+            odd target.
     """
 
     def __init__(self, rules: Sequence[Rule], prologue: Sequence[Event]) -> None:
@@ -78,7 +80,7 @@ class Judging:
         self._nameless: deque[tuple[int, Event]] = deque(maxlen=MOST_NAMELESS)
         self._example = -1
         self._count = 0
-        # -1 stands for the prologue, which belongs to no example and is never named as a cause.
+        # -1 represents the prologue, which belongs to no example and is never named as a cause.
         for event in self._prologue:
             self._keep(event)
 
@@ -88,15 +90,15 @@ class Judging:
         return len(self._standing) > MOST_STANDING
 
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
-        """Yield the verdicts on the events that came since the last time."""
+        """Yield the verdicts on the events that came since the last call."""
         before = self._before(events)
-        # Events are compared by identity, here and below: two events may be equal, and are still two.
+        # Events are compared by identity, here and below: two equal events are still two events.
         known = {id(event) for event in self._prologue}
         view = self._prologue + [event for event in before if id(event) not in known]
         since = len(view)
         view += events
         history = History(view, since=since)
-        # The number is taken before the new events are kept, which moves it on: events without a mark before them
+        # The number is read before the new events are kept, which advances it: events that come before the first mark
         # belong to the example that ran last.
         began = self._example
         examples = {}
@@ -106,8 +108,8 @@ class Judging:
         for rule in self._rules:
             try:
                 for rule_, verdict in judge(history, [rule]):
-                    # A message of a batch is an event that the history has made; the one that was recorded has the same
-                    # place.
+                    # For a message of a batch, the history has made an event of its own; the recorded event has the
+                    # same position.
                     where = history.connections[verdict.event.connection]
                     original = where.events[where.position(verdict.event)]
                     # The example that the event refers to comes first: a response may be so late that another example
@@ -117,19 +119,19 @@ class Judging:
             # A mistake in one rule must not cost the verdicts of all others.
             except Exception as exc:
                 self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
-        # The oldest are dropped first, as a dict keeps the order of insertion: the older a request, the less likely is
+        # The oldest are dropped first (a dict keeps the order of insertion): the older a request is, the less likely is
         # a late message about it.
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
     def _before(self, events: Iterable[Event]) -> list[Event]:
-        """Return the earlier events that these refer to, and those whose effect lasts, in their order."""
+        """Return, in order, the earlier events to which these events refer, and those with a lasting effect."""
         found = {id(kept): kept for kept in self._standing}
         for event in events:
             for key in _keys(event):
                 if (kept := self._kept.get(key)) is not None:
                     found[id(kept)] = kept
-        # The heads of the HTTP exchanges that these belong to are needed, too.
+        # The events of the HTTP exchanges that these belong to are needed, too.
         for kept in list(found.values()):
             for _, event in kept.events:
                 if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
@@ -147,7 +149,7 @@ class Judging:
         self._count += 1
         if event.kind == "mark" and event.facts.get("what") == "begin":
             self._example = int(event.facts.get("example", self._example + 1))
-        # This comes before the new requests are added, which use the same keys only by mistake.
+        # This comes before the requests in this event are added: the event refers to earlier requests, not to its own.
         for key in _keys(event):
             if (kept := self._kept.get(key)) is not None:
                 kept.events.append((self._count, event))
@@ -159,11 +161,12 @@ class Judging:
             if event.sender == "server" and is_response(message):
                 self._settle_nameless(event.connection, message.get("id"))
             if is_request(message):
-                # It is kept together with the HTTP request that it came in, which this event has joined above.
+                # The request is kept together with the HTTP request that carried it, to whose events this one was added
+                # above.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
-                # The same object is kept under both keys, so that what comes for the token and what comes for the id
-                # are in view together.
+                # The same object is kept under both keys, so that messages about the token and messages about the id
+                # are judged together.
                 self._kept[event.connection, event.sender, id_key(message["id"])] = kept
                 if (token := member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)) is not None:
                     self._kept[event.connection, event.sender, "token", id_key(token)] = kept
@@ -171,7 +174,7 @@ class Judging:
                     self._standing.append(kept)
 
     def _settle_nameless(self, connection: int, request_id: Any) -> None:
-        """Forget what a response shows to be dealt with: the oldest, or all that was sent before its request."""
+        """Forget the texts that a response deals with: the oldest if it has no id, or all sent before its request."""
         request = self._kept.get((connection, "client", id_key(request_id)))
         if request_id is None and self._nameless:
             self._nameless.popleft()
@@ -196,13 +199,14 @@ def _messages(event: Event) -> list[Any]:
 
 
 def _keys(event: Event) -> Iterator[Any]:
-    """Yield the keys of what an event refers to."""
+    """Yield the keys under which the requests and exchanges that an event refers to are kept."""
     place = event.connection
     other = OTHER.get(event.sender, event.sender)
     if event.kind in ("response", "end") or (event.kind == "message" and event.exchange is not None):
         yield place, "exchange", event.exchange
     if event.kind == "mark" and "id" in event.facts:
-        # The mark that a response is overdue, for example, counts for the example that sent the request.
+        # A mark about a request, for example that its response is overdue, belongs to the example that sent the
+        # request.
         yield place, "client", id_key(event.facts["id"])
     for message in _messages(event):
         if is_response(message):

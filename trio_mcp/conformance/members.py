@@ -1,4 +1,4 @@
-"""JSON that a peer has sent: it may be malformed, and any member may be of another type than it should be."""
+"""Access to JSON that a peer has sent: it may be malformed, and any member may be missing or have the wrong type."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["items_of", "member_of", "object_of", "objects_of", "parsed"]
 
 
 def parsed(text: bytes) -> Any:
-    """Return a JSON text as a value.
+    """Parse a JSON text.
 
     Returns:
-        The value, or None if the text is not JSON, or nested too deeply.
+        The value; None if the text is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(text)
@@ -26,7 +26,7 @@ def object_of(value: object) -> dict[str, Any]:
 
 
 def member_of(value: Any, *path: str) -> Any:
-    """Return a member of a JSON value, or of a member of it.
+    """Return a member of a JSON value, at any depth.
 
     Args:
         value: The value.
@@ -41,11 +41,11 @@ def member_of(value: Any, *path: str) -> Any:
 
 
 def items_of(value: Any, *path: str) -> list[Any]:
-    """Return the array that a member of a JSON value is, and an empty one if it is missing or something else."""
+    """Return a JSON value, or a member of it, if it is an array, and an empty list otherwise."""
     found = member_of(value, *path)
     return found if isinstance(found, list) else []
 
 
 def objects_of(value: Any, *path: str) -> list[dict[str, Any]]:
-    """Return the objects in the array that a JSON value, or a member of it, is; anything else in it is left out."""
+    """Return the objects in an array, which is found as in `items_of`; its other items are left out."""
     return [each for each in items_of(value, *path) if isinstance(each, dict)]

@@ -28,7 +28,7 @@ def _check_rate(name: str, value: Any) -> None:
 
 
 def _check_list(name: str, value: Any) -> None:
-    # A string is a collection, too: of its letters, none of which would name anything.
+    # A string is a collection, too, but of letters, none of which would name anything.
     if value is not None and (isinstance(value, str) or not isinstance(value, Collection)):
         raise TypeError(f"{name} must be a list, got {value!r}")
 
@@ -37,15 +37,15 @@ class CheckOptions(TypedDict, total=False):
     """The options that every check has.
 
     Attributes:
-        revisions: The revisions to speak, in turns; by default the newest of each era that the target speaks.
+        revisions: The revisions to speak; by default the newest of each era that the target speaks.
         rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
             rules of your own; by default every rule for this side.
         time: Seconds after which nothing new begins. An example that is running then gets a few seconds more.
         seed: Decides everything that is random.
         baseline: The ids of rules that are known to be broken: their failures are not shrunk.
         deadline: Seconds that the target may take for a response.
-        on_progress: Called after each example.
-        stop: Ends the check early, with what has been found.
+        on_progress: Called with the progress after each example.
+        stop: An event that, once set, ends the check early; the report has what was found until then.
     """
 
     revisions: Annotated[Sequence[str] | None, Default(None, _check_revisions)]
@@ -64,7 +64,7 @@ class ServerCheckOptions(CheckOptions, total=False):
     Attributes:
         examples: How many plans are run.
         rate: Requests a second, at most.
-        max_bytes: Bytes that may pass in both directions.
+        max_bytes: The most bytes that may pass, in both directions together.
         connect_timeout: Seconds for the handshake, in which a process may have to start.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.

@@ -26,10 +26,10 @@ class Progress:
     Attributes:
         examples: How many examples were run.
         of: How many are to be run.
-        seconds: How long it has taken.
+        seconds: How long the check has taken so far.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
-        doing: Its current activity, in a word or two: ``running``, ``shrinking``.
+        doing: Its current activity, in a word or two: ``running``.
     """
 
     examples: int
@@ -42,13 +42,13 @@ class Progress:
 
 @attrs.frozen
 class Preview:
-    """The plan of a check.
+    """A preview of a check.
 
     Attributes:
         facts: The facts about the target, for each revision that would be spoken.
         rules: The rules that would be judged.
         moves: The names of the moves that would be made, by revision.
-        not_checkable: Why a rule could not be checked, by its id.
+        not_checkable: The reasons why rules could not be checked, by the id of the rule.
     """
 
     facts: tuple[Facts, ...]
@@ -64,8 +64,9 @@ class Failure:
     Attributes:
         problem: The problem, in a line.
         transcript: The smallest exchange that shows it.
-        at: The index in it of the event that broke the rule.
-        plan: The steps that lead to it, which can be replayed; of a client, what the server was like.
+        at: The index of the event in the transcript that broke the rule.
+        plan: The steps that lead to the failure, which can be replayed; for a client's failure, the script of the
+            server.
         revision: The revision spoken.
         seen: How often the rule was broken when these steps were run again.
         of: How often they were run again.
@@ -128,8 +129,8 @@ class Outcome:
     @property
     def fails(self) -> bool:
         """Whether it makes the check fail: a MUST is broken, and the rule is not in the baseline."""
-        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if it was
-        # not seen again.
+        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if no rerun
+        # reproduced it.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
 
     @property
@@ -147,18 +148,18 @@ class CheckReport:
         side: The side that was checked.
         transport: The transport.
         revisions: The revisions that were spoken.
-        info: Name and version of the target, as it says itself.
+        info: The name and the version of the target, as it states them.
         seed: The seed.
         examples: How many plans were run.
         requests: How many requests were sent.
         seconds: How long it took.
-        generating: Which part of that was spent on making plans.
+        generating: How many of these seconds were spent on generating plans.
         outcomes: The outcome of each rule.
-        notes: Facts that the user must know: tools that were not called and why, schemas that are of no use.
-        ended: Why it ended.
+        notes: Facts that the user must know, for example which tools were not called and why.
+        ended: Why the check ended.
         figures: Latencies, memory and the like, by name.
         wanted: How many plans were to be run.
-        undecided: The reasons why the result does not show that the target is well: a sentence each.
+        undecided: The reasons why the result does not show that the target is well, one sentence each.
     """
 
     target: str
@@ -196,8 +197,8 @@ class CheckReport:
     def status(self) -> int:
         """The exit status.
 
-        1 if a MUST is broken that is not in the baseline; else 2 if it can't be said that the others hold, as the
-        target has died, hangs, or was not heard to the end; else 0.
+        It is 1 if a MUST that is not in the baseline is broken. Otherwise it is 2 if it can't be said that the other
+        rules hold, because the target died, hung, flooded the kit, or was not heard to the end, and else 0.
         """
         if any(outcome.fails for outcome in self.outcomes):
             return 1

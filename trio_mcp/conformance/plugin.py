@@ -39,30 +39,29 @@ def conformance_tests(
     """Return a test function that pytest runs once for each rule: ``test_server = conformance_tests(target)``.
 
     The target is checked once, when the first of these tests runs, for the rules that are selected (``-k``). A test
-    fails if its rule is a MUST that is broken, and shows the smallest exchange. It is an expected failure if the rule
-    is a SHOULD, or is in the baseline; it is skipped, with the reason, if its rule had no occasion or can't be checked.
-    If the target died, or the check was cut short, no rule counts as held: a test that would have passed fails instead,
-    and says why.
-    With pytest-xdist each worker checks the target for the tests that it runs.
+    fails if its rule is a MUST that is broken, and shows the smallest exchange. If the broken rule is a SHOULD, or is
+    in the baseline, the failure is an expected one. A test is skipped, with the reason, if its rule had no occasion or
+    can't be checked. If the target died, or the check was cut short, the tests that would otherwise pass fail, and say
+    why. With pytest-xdist each worker checks the target for the tests that it runs.
 
     A `Server` is checked in memory, on a virtual clock.
 
     Args:
         target: A target of `check_server` or `check_client`.
-        fixture: The name of a fixture that returns the target; use it instead of ``target``.
+        fixture: The name of a fixture that returns the target, in place of ``target``.
         side: Whether the target is a server or a client.
         rules: The rules to check, as in `check_server`; all by default.
         baseline: The file of a baseline, or ids of rules that are known to be broken.
-        options: The further options of `check_server` or `check_client`.
+        options: Further options of `check_server` or `check_client`.
 
     Raises:
-        TypeError: If there is no target, or there are two, or an option is unknown.
+        TypeError: If neither or both of ``target`` and ``fixture`` are given, or an option is unknown.
         ValueError: If a rule is unknown, an option is invalid, or the baseline can't be read.
     """
     if (target is None) == (fixture is None):
         raise TypeError("conformance_tests() takes a target, or the name of a fixture that returns one")
-    # This is checked at import: a misspelt rule or option fails the collection, and not one test in the middle of a
-    # run.
+    # The arguments are checked at import, so that a misspelt rule or option fails the collection, and not one test in
+    # the middle of a run.
     chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
     kind = ServerCheckOptions if side == "server" else ClientCheckOptions
     refuse_unknown(conformance_tests, options, kind)
@@ -71,11 +70,11 @@ def conformance_tests(
     check: Callable[..., Any] = check_server if side == "server" else check_client
     run = _Run(partial(check, **options), chosen, known)
 
-    # This is not an async function because it must run with any plugin for async tests, and without one.
+    # The test is not an async function because it must run with any plugin for async tests, and without one.
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
-        # Each test gets the target, as the selection decides which one runs first. A fixture that starts a server
-        # should have the scope of the module, or each test starts one.
+        # Each test requests the target, because any of them may be the first to run. A fixture that starts a server
+        # should have module scope; otherwise each test starts one.
         found = target if fixture is None else request.getfixturevalue(fixture)
         _tell(run.outcome(rule, found, request))
 
@@ -83,7 +82,7 @@ def conformance_tests(
 
 
 class _Run:
-    """The one check that all tests of a call share."""
+    """The one check that is shared by all tests from a call of `conformance_tests`."""
 
     def __init__(self, check: Callable[..., Any], rules: Sequence[Rule], known: set[str]) -> None:
         self._check = check
@@ -94,7 +93,7 @@ class _Run:
         self._problem: str | None = None
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
-        """Return what became of a rule."""
+        """Return the outcome of a rule; the first call runs the check."""
         # A failure is remembered, too, or each rule would wait again for a target that can't be reached.
         if self._outcomes is None and self._problem is None:
             # Only the selected rules are checked: fewer rules need fewer kinds of traffic.
@@ -108,7 +107,7 @@ class _Run:
             pytest.fail(f"the target could not be checked: {self._problem}", pytrace=False)
         outcome = self._outcomes[rule.id]
         if outcome.status == "held" and self._doubts:
-            pytest.fail(f"no break of this rule was seen, but that is not decided: {self._doubts}", pytrace=False)
+            pytest.fail(f"this rule was not seen broken, but the result is undecided: {self._doubts}", pytrace=False)
         return outcome
 
     def _run(self, target: Any, rules: Sequence[str | Rule]) -> None:
@@ -116,7 +115,7 @@ class _Run:
         clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
         try:
             report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)
-        # It is the same for every rule, whatever it is, and each test reports it.
+        # Whatever the exception is, it is the same for every rule, and each test reports it.
         except Exception as exc:
             self._problem = str(exc) or type(exc).__name__
         else:
@@ -131,7 +130,7 @@ def _tell(outcome: Outcome) -> None:
         case "held":
             return
         case "broken" if not outcome.fails:
-            # A marker would have to be there before the check has run.
+            # An `xfail` marker would have to be set before the check has run.
             pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
             # A traceback would lead into the kit and not into the target.

@@ -1,4 +1,4 @@
-"""Replays: the messages of a client are sent again, and what comes back is compared by the rules, not byte by byte."""
+"""Replays: the messages of a client are sent again, and the responses are judged by rules and compared by kind."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ QUIET: Final = 0.1
 """Seconds in which late messages may still come (chosen)."""
 
 PAUSE: Final = 0.25
-"""Seconds for which the client's own pauses are kept, at most. Chosen: no cancellation overtakes what it cancels."""
+"""The longest that a pause of the client is kept, in seconds. Chosen: no cancellation overtakes the request that it
+cancels."""
 
 _LASTING: Final = frozenset({"subscriptions/listen"})
 _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")
-"""Members that a server makes up and a client gives back, so that they differ each time."""
+"""Members whose values a server makes up and a client sends back, so that they differ each time."""
 
 
 @attrs.frozen
@@ -46,11 +47,11 @@ class Replayed:
     """The result of a replay.
 
     Attributes:
-        events: The events of this time.
+        events: The events of the replay.
         differences: The differences from the recording, a line each.
         broken: The rules that are broken now and were not in the recording, with the first verdict on each.
         masked: How many messages were sent with their secrets masked.
-        since: The first event that counts.
+        since: The index of the first event that is judged.
     """
 
     events: tuple[Event, ...]
@@ -77,7 +78,7 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         deadline: Seconds for a response.
 
     Raises:
-        TranscriptError: If there is no such rule any more.
+        TranscriptError: If this version does not have the rule.
         TransportError, NegotiationError: If the target can't be reached, or does not speak the revision.
     """
     if (rule := RULES.get(file.rule)) is None:
@@ -87,11 +88,11 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         await discover(runner)
         since = len(runner.tape.events)
         await runner.run(file.plan)
-        # It ends like the runs of the shrinker: with a moment for late messages, and with a probe, which gives an
-        # occasion to the rules on survival.
+        # The replay ends like a run of the shrinker: with a moment for late messages, and with a probe, which gives the
+        # rules on survival an occasion.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
-    # This is done after the connection has ended, as some rules judge its end.
+    # The events are judged after the connection has ended, as some rules judge its end.
     events = tuple(runner.tape.events)
     return Replayed(events, (), _broken(events, [rule], since), since=since)
 
@@ -108,11 +109,11 @@ def _broken(events: Sequence[Event], rules: Iterable[Rule], since: int = 0) -> d
 
 
 async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, deadline: float = 10.0) -> Replayed:
-    """Send what the client of a transcript sent, in the same order, and compare what comes back.
+    """Send what the client of a transcript sent, in the same order, and compare the responses.
 
-    Each message is sent once the responses have come that stood before it in the transcript. What the server makes up
-    (cursors, states, ids of its own requests, sessions) is given back as it is this time. Over HTTP the headers are
-    made again.
+    Each message is sent once the responses that precede it in the transcript have come. Values that the server makes up
+    (cursors, states, ids of its own requests, sessions) are sent back as the server gives them in the replay. Over HTTP
+    the headers are generated again.
 
     Args:
         open_wire: Opens a connection to the target.
@@ -126,22 +127,22 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
     async with contextlib.AsyncExitStack() as stack:
         await replay.run(stack)
     events = tuple(replay.tape.events)
-    # Rules for clients are left out: the mistakes of the client were only repeated.
+    # Rules for clients are left out: the replay only repeats the client's mistakes.
     rules = [rule for rule in RULES.values() if rule.who != "client"]
     before = _broken(transcript.events, rules)
     broken = {id_: verdict for id_, verdict in _broken(events, rules).items() if id_ not in before}
     sent = [event for event in transcript.events if event.sender == "client" and event.kind in ("message", "text")]
     # The masks are counted for the user: a server that gets a mask in place of a token or a session has a reason to
-    # respond otherwise.
+    # respond differently.
     masked = sum(bool(event.facts.get("masked")) for event in sent)
     return Replayed(events, tuple(_differences(replay.before, History(events))), broken, masked)
 
 
 class _Replay:
-    """A replay under way.
+    """A replay in progress.
 
     Attributes:
-        tape: Records the events of this time.
+        tape: Records the events of the replay.
         before: The recorded events.
     """
 
@@ -154,15 +155,15 @@ class _Replay:
         self._wires: dict[int, Wire] = {}
         self._live = History(())
         self._taken = 0
-        # These are the values that the server made up then, and those that it makes up now.
+        # Each value that the server made up in the recording is mapped to the one that it makes up now.
         self._now: dict[str, str] = {}
-        # Each event of the server is kept with the requests that it responds to, and with those that it makes, by their
-        # places among the requests of their connection. A batch has several.
+        # For each event of the server, these have the requests that it responds to, and the requests that it makes: the
+        # connection of each, and its place among the requests there. A batch has several.
         self._answers: dict[int, list[tuple[int, int]]] = {}
         self._asks: dict[int, list[tuple[int, int]]] = {}
         for connection in self.before:
             for place, asked in enumerate(connection.requests):
-                # A second response to the same request was a fault then, which need not come again.
+                # A second response to the same request was a fault, which need not come again.
                 for answer in asked.answers[:1]:
                     outer = connection.events[connection.position(answer)]
                     self._answers.setdefault(id(outer), []).append((connection.number, place))
@@ -175,8 +176,8 @@ class _Replay:
         said: list[Event] = []
         last = 0.0
         for event in self._events:
-            # The pause counts from the last event of either side: everything before it has come again by now, so only
-            # the client's own pause is left to be kept.
+            # The pause is measured from the last event of either side: everything up to that event has come again by
+            # now, so only the client's own pause remains.
             pause, last = event.time - last, event.time
             if event.sender == "server":
                 said.append(event)
@@ -191,20 +192,20 @@ class _Replay:
 
     async def _open(self, number: int, stack: contextlib.AsyncExitStack) -> Wire:
         revision = self.before.connections[number].revision
-        # A recording may name a revision that this version does not know. It only decides how the wire frames and which
-        # headers it makes; what `initialize` asks for is sent as it was.
+        # A recording may name a revision that this version does not support. The revision only decides how the wire
+        # frames messages and which headers it makes; `initialize` is sent as it was recorded.
         revision = revision if revision in REVISIONS else LATEST_LEGACY
         wire = await stack.enter_async_context(self._open_wire(self.tape, number, revision))
         self._wires[number] = wire
         return wire
 
     async def _catch_up(self, said: Sequence[Event]) -> None:
-        """Wait for the responses that the server sent then, and for its questions."""
+        """Wait until the responses and the requests that the server sent in the recording have come again."""
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
-            # The result is ignored: what has not come in time is reported as a difference at the end, and the rest is
-            # still sent.
+            # The result is ignored: a response that has not come in time is reported as a difference at the end, and
+            # the rest is still sent.
             await self.tape.until(lambda: self._has_come(answers, asks), self._deadline)
         for number, place in answers:
             self._learn(self.before.connections[number].requests[place], self._live_one("requests", number, place))
@@ -226,13 +227,13 @@ class _Replay:
         return number in self._wires and self._wires[number].is_open
 
     def _live_one(self, of: Literal["requests", "questions"], number: int, place: int) -> RecordedRequest | None:
-        """Return the request of either side that has this place on its connection now, once it has come."""
+        """Return the request that has this place on its connection in the replay; None if it has not come yet."""
         connection = self._live.connections.get(number)
         found: list[RecordedRequest] = [] if connection is None else getattr(connection, of)
         return found[place] if place < len(found) else None
 
     def _learn(self, before: RecordedRequest, live: RecordedRequest | None) -> None:
-        """Learn what the server has made up: what a client gives back must be what it gets this time."""
+        """Learn the values that the server has made up in the replay, which the client must send back."""
         then, now = before.result, None if live is None else live.result
         if then is None or now is None:
             return
@@ -241,13 +242,13 @@ class _Replay:
                 self._now[then[name]] = now[name]
         old, new = then.get("inputRequests"), now.get("inputRequests")
         if isinstance(old, dict) and isinstance(new, dict):
-            # They are paired by their order: the keys are the server's own choice, and may differ each time, as their
-            # number may.
+            # The requests are paired by their order: the server chooses their keys, which may differ each time, as may
+            # their number.
             self._now |= dict(zip(old, new, strict=False))
 
     def _as_now(self, value: Any) -> Any:
         if isinstance(value, dict):
-            # Names are replaced, too: in `inputResponses` the keys that the server has chosen are names of members.
+            # Names are replaced, too: in `inputResponses` the members are named by keys that the server has chosen.
             return {self._now.get(name, name): self._as_now(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self._as_now(each) for each in value]
@@ -274,17 +275,17 @@ class _Replay:
         return message
 
     def _question_now(self, event: Event) -> Any:
-        """Return the id that the question behind a response of the client has this time."""
+        """Return the id, as it is in the replay, of the server's request to which the client responds here."""
         wanted = event.message.get("id")
         for place, asked in enumerate(self.before.connections[event.connection].questions):
-            # True and 1.0 equal 1 in Python, but as ids they are not the same.
+            # True and 1.0 equal 1 in Python, but they are different ids.
             if asked.id == wanted and type(asked.id) is type(wanted):
                 live = self._live_one("questions", event.connection, place)
                 return wanted if live is None else live.id
         return wanted
 
     async def _give_up(self, wire: Wire, event: Event) -> None:
-        """Close the response to a request, as the client did: in the modern era it cancels the request."""
+        """Close the response to a request, as the client did: in the modern era this cancels the request."""
         # In the legacy era the loss of a response says nothing about its request (`basic/transports`, Sending Messages
         # to the Server), so nothing is cancelled.
         connection = self.before.connections[event.connection]
@@ -302,7 +303,7 @@ def _differences(before: History, now: History) -> Iterable[str]:
         # wrong.
         for place, asked in enumerate(connection.requests):
             then, today = _kind(asked), _kind(requests[place]) if place < len(requests) else "it could not be sent"
-            # A cancelled request may get a response or not.
+            # A cancelled request may get a response or not, so neither is a difference.
             if then != today and asked.cancelled is None and asked.method not in _LASTING:
                 yield f"{asked.method} #{asked.id}: {then} before, {today} now"
 
@@ -314,6 +315,6 @@ def _kind(asked: RecordedRequest) -> str:
         return f"error {asked.error.get('code')}"
     if asked.result is not None and asked.result.get("isError") is True:
         return "a result that says isError"
-    # A result without a type counts as complete, as older servers give none (`basic`, ResultType).
+    # A result without a type counts as complete, as older servers send none (`basic`, ResultType).
     kind = asked.result.get("resultType", "complete") if asked.result is not None else "complete"
     return "a result" if kind == "complete" else f"a result of the type {kind!r}"

@@ -1,4 +1,4 @@
-"""Runs plans: turns their symbolic steps into messages, answers the questions of the server, and bounds each wait."""
+"""Runs plans: turns their symbolic steps into messages, responds to the server's requests, and limits each wait."""
 
 from __future__ import annotations
 
@@ -61,36 +61,37 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     # Ids are strings or integers (`basic`, Requests). A small number is what most clients send.
     lambda n: n,
     lambda n: f"id-{n}",
-    # Digits in a string are another id than the number; a server that stores ids in one map by their text confuses
+    # A string of digits is a different id from the number; a server that stores all ids as text in one map confuses
     # them.
     lambda n: str(n),
-    # These are the greatest integers that every reader of JSON keeps exact (RFC 8259, section 6).
+    # These are the greatest integers that every JSON parser keeps exact (RFC 8259, section 6).
     lambda n: 2**53 - 1 - n,
-    # Some characters are beyond ASCII, and one is beyond 16 bits: in the escapes of JSON it takes two surrogates.
+    # Some characters are not ASCII, and one does not fit in 16 bits: JSON escapes it as two surrogates.
     lambda n: f"№ {n} é \U0001f600",
     lambda n: -n,
-    # The response must escape these again, which a server that puts JSON together as text forgets.
+    # The response must escape these again, which a server that builds JSON by joining strings forgets.
     lambda n: f'"{n}" \\ \t',
-    # This is longer than many fixed buffers, but a client may choose it.
+    # This id is longer than many fixed buffers, but a client may choose it.
     lambda n: f"{'long-' * 40}{n}",
 )
-"""The kinds of ids, from the numbers of requests: all are valid."""
+"""The functions that make an id from the number of a request, one for each kind of id; all kinds are valid."""
 
 APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/result"})
-"""Requests whose work is the application's, and takes as long as it takes."""
+"""Requests whose work is done by the application, and may take any time."""
 
 MOST_AGAIN: Final = 3
-"""Overdue requests that are sent again after an example (chosen)."""
+"""The most overdue requests that are sent again after an example (chosen)."""
 
 MOST_EVENTS: Final = 10_000
-"""Events of a target that are kept, at most. Chosen: they are judged, and forgotten, when some thousand wait."""
+"""The most events of a target that are kept. Chosen: events are judged, and then forgotten, once some thousands
+wait."""
 
 LAST_WAIT: Final = 2.0
-"""Seconds that requests may still take that are open when the time of a check is up. Chosen: it bounds how much longer
-a check takes than it may, and a healthy server has responded long before."""
+"""Seconds that requests which are open when the time of a check is up may still take. Chosen: the check exceeds its
+time only by that much, and a healthy server has responded long before."""
 
 LAST_PROBE: Final = 1.5
-"""Seconds that a target then has to show that it is still there (chosen)."""
+"""Seconds that a target has after that to show that it is still alive (chosen)."""
 
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
@@ -108,7 +109,7 @@ class CheckTerms:
     Attributes:
         deadline: Seconds for a response.
         opening: Seconds for the handshake, in which a process may have to start.
-        capabilities: The capabilities that the kit declares as a client; by default all that it can serve.
+        capabilities: The capabilities that the kit declares as a client; by default all that it supports.
         rate: Requests a second, at most.
         end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon.
     """
@@ -121,11 +122,11 @@ class CheckTerms:
 
     @property
     def patience(self) -> float:
-        """Seconds after which a request for work of the application is sent again: a fifth of the deadline (chosen)."""
+        """Seconds after which a request for the application's work is sent again: a fifth of the deadline (chosen)."""
         return self.deadline / 5
 
     def declared(self, revision: str) -> Mapping[str, Any]:
-        """Return what is declared in a revision."""
+        """Return the capabilities that the kit declares in a revision."""
         return capabilities_of(revision) if self.capabilities is None else self.capabilities
 
 
@@ -139,7 +140,7 @@ class Sent:
         began: When it was sent.
         seconds: How long the response took.
         over: Whether nothing more comes: it has its response, was cancelled, is overdue, or its connection has ended.
-        acknowledged: Whether the server has begun to do what lasts.
+        acknowledged: Whether the server has acknowledged the request, which it does for a subscription.
     """
 
     message: dict[str, Any]
@@ -156,13 +157,13 @@ class Sent:
 
     @property
     def work(self) -> tuple[str, str] | None:
-        """The method and the name of what the application does for it; None if it is the protocol's own."""
+        """The method, and the name or URI that the application is asked for; None for the protocol's own requests."""
         params = object_of(self.message.get("params"))
         return (self.method, str(params.get("name", params.get("uri")))) if self.method in APPLICATION else None
 
     @property
     def owed(self) -> bool:
-        """Whether the server is bound to send something: a response, or an acknowledgement of what lasts."""
+        """Whether the server still has to send a response, or to acknowledge a subscription."""
         return not self.over and not self.acknowledged
 
     @property
@@ -178,9 +179,10 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         capabilities: The capabilities that the kit declares as a client.
-        is_open: Whether anything can be sent, as far as the events that were looked at tell.
+        is_open: Whether anything can be sent, as far as the events seen so far show.
         requests: The requests of this example, in order.
-        ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
+        ending: The HTTP exchanges whose streams have delivered a response, and so should end; the wire closes those
+            that don't.
     """
 
     def __init__(self, wire: Wire, revision: str, capabilities: Mapping[str, Any], count: Callable[[], None]) -> None:
@@ -224,13 +226,13 @@ class Talk:
 
     def new_id(self, style: int = 0) -> Any:
         """Return an id that this connection has never seen."""
-        # Ids are counted over the whole connection, and not for each example: in the legacy era an id must not come
+        # Ids are counted over the whole connection, and not for each example: in the legacy era an id must not be used
         # twice in a session (`basic`, Requests).
         self._ids += 1
         return STYLES[style % len(STYLES)](self._ids)
 
     def meta(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the ``_meta`` of a valid request, with changes; None takes a key out."""
+        """Return the ``_meta`` of a valid request, with changes; a change to None removes a key."""
         entries: dict[str, Any] = {}
         if self.modern:
             entries = {
@@ -246,8 +248,8 @@ class Talk:
         changes = dict(step.meta)
         request_id = self.new_id(step.style) if step.id is None else step.id
         if step.token:
-            # Tokens are strings or integers, too. They are far from any id, so a server that responds with the wrong
-            # one of the two is found.
+            # Tokens are strings or integers, too. They are far from any id, so that a server which confuses the two is
+            # found.
             changes.setdefault(meta.PROGRESS_TOKEN, f"token-{self._ids}" if step.style % 2 else 10**6 + self._ids)
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         if params is not None:
@@ -260,20 +262,20 @@ class Talk:
         """Send a request once more, with another id and without a token."""
         message = {**sent.message, "id": self.new_id()}
         if entries := object_of(member_of(message, "params", "_meta")):
-            # A token must be unique among the requests that are open (`basic/utilities/progress`), and the first is
-            # still open.
+            # A token must be unique among the requests that are open (`basic/utilities/progress`), and the first
+            # request is still open.
             rest = {key: value for key, value in entries.items() if key != meta.PROGRESS_TOKEN}
             message["params"] = {**message["params"], "_meta": rest}
         return await self._send(message, {})
 
     async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
-        # The request is expected before it is sent: the response may be read while this task is still writing.
+        # The request is registered before it is sent: the response may be read while this task is still writing.
         sent = self.expect(message)
         await self.wire.send(message, headers=headers)
         return sent
 
     def expect(self, message: dict[str, Any]) -> Sent:
-        """Register a request, whose response will come."""
+        """Register a request, so that its response is recognized."""
         sent = Sent(message)
         self._count()
         self.requests.append(sent)
@@ -283,8 +285,8 @@ class Talk:
     # --- what has come ------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Look at an event."""
-        # A request that can't get a response any more counts as over, so that no wait for it lasts to the deadline.
+        """Update the state of the connection from an event."""
+        # A request that can't get a response any more counts as over, so that no wait for it lasts until the deadline.
         if event.kind == "close":
             self.is_open = False
             for sent in self.requests:
@@ -312,7 +314,7 @@ class Talk:
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
-            # Only this event tells in which exchange a request went out: the wire numbers them when it sends.
+            # Only this event shows in which exchange a request went out: the wire numbers exchanges when it sends.
             sent = self._by_id.get(id_key(message.get("id"))) if is_request(message) else None
             if sent is not None and event.exchange is not None:
                 self._by_exchange.setdefault(event.exchange, []).append(sent)
@@ -323,11 +325,11 @@ class Talk:
                 sent.answer = message
                 sent.seconds = trio.current_time() - sent.began
                 sent.over = True
-            # Only the stream of a request ends with its response; one that serves many requests does not.
+            # Only a stream that carries a request's response ends with it; the stream of a session does not.
             if event.exchange in self._streams and event.exchange in self._by_exchange:
                 self.ending.add(event.exchange)
-        # Servers of the modern era send no requests. A request breaks a rule, and a response would hide what the server
-        # does without one.
+        # Servers of the modern era must not send requests. One that does breaks a rule, and gets no response, which
+        # would hide what the server does without one.
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
@@ -339,11 +341,11 @@ class Talk:
     async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
         """End the connection, or over HTTP an open response."""
         await self.wire.stop(how, which)
-        # Over HTTP only a response may have ended, with the connection still usable.
+        # Over HTTP, perhaps only a response has ended, and the connection is still usable.
         self.is_open = self.wire.is_open
 
     async def respond(self) -> None:
-        """Answer what the server has asked."""
+        """Respond to the server's requests."""
         while self.questions and self.is_open:
             question = self.questions.popleft()
             await self.wire.send(response_to(question, self.capabilities))
@@ -356,13 +358,13 @@ class PlanRunner:
         tape: Records the events. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
-        slow: The work that the application did not do in time: methods, each with the name of what was asked for.
+        slow: The work that the application did not do in time: each method, with the name or URI of what was asked for.
         longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
         is_late: Whether a request of this example got no response in time.
-        undecided: The requests without a response when the time of the check was up that had not waited for long enough
-            to break a rule: a sentence each.
-        is_virtual: Whether time is virtual. Then the same responses lead to the same traffic: between two waits the
-            runner does not look at what has come.
+        undecided: A sentence about each request that had no response when the time of the check was up, but had not
+            been open for long enough to break a rule.
+        is_virtual: Whether time is virtual. If it is, the runner looks at new events only at fixed points, so that the
+            same responses lead to the same traffic.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: CheckTerms | None = None) -> None:
@@ -379,7 +381,7 @@ class PlanRunner:
         self.slow: dict[tuple[str, str], None] = {}
         self.is_late = False
         self.undecided: list[str] = []
-        # Every wait ends there.
+        # Every wait ends at this time.
         self._limit = self.terms.end + LAST_WAIT
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
@@ -403,8 +405,8 @@ class PlanRunner:
     async def _opened_wire(self, revision: str, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[Talk]:
         declared = self.terms.declared(revision) if capabilities is None else capabilities
         number = self._opened
-        # The number is counted before the wire is opened, which may fail: the mark of the failure has the number of the
-        # attempt.
+        # The counter is advanced before the wire is opened, which may fail: the mark about the failure has the number
+        # of the attempt.
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
             yield Talk(wire, revision, declared, self._count)
@@ -426,7 +428,7 @@ class PlanRunner:
             raise TransportError(self.unanswered(hello) + self.last_words(talk))
         if hello.answer is None:
             if talk.wire.transport == "stdio":
-                # A process says why it ended on another pipe.
+                # A process reports why it ended on another pipe, its standard error.
                 await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
             raise TransportError(
                 f"the target ended the connection in response to {hello.method}{self.last_words(talk)}"
@@ -437,7 +439,7 @@ class PlanRunner:
                 f"{json.dumps(hello.answer.get('error', hello.answer))[:500]}"
             )
         if not talk.modern:
-            # The check does not go on in the revision that the server prefers: revisions that were not asked for have
+            # The check does not continue in the revision that the server prefers: a revision that was not asked for has
             # other rules, and the caller decides which one is next.
             if (spoken := hello.result.get("protocolVersion")) != talk.revision:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
@@ -445,12 +447,12 @@ class PlanRunner:
 
     @staticmethod
     def unanswered(sent: Sent) -> str:
-        """Say that a request has no response, and for how long it was waited for."""
+        """Return a message that a request has had no response for some seconds."""
         seconds = round(trio.current_time() - sent.began, 1)
         return f"the target did not respond to {sent.method} within {seconds:g} seconds"
 
     def last_words(self, talk: Talk) -> str:
-        """Say what else is known of a connection that has ended."""
+        """Return what else is known about a connection that has ended, as the end of a message."""
         said = []
         for event in self.tape.events:
             if event.connection != talk.wire.number:
@@ -465,7 +467,7 @@ class PlanRunner:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
                 said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
-        # Only the last ones are quoted, because what comes just before the end most likely tells its cause.
+        # Only the last ones are quoted, because what came just before the end most likely explains it.
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -477,7 +479,7 @@ class PlanRunner:
         self._seen = 0
 
     def pump(self) -> None:
-        """Look at the events that are new."""
+        """Update the connections from the events that are new."""
         events = self.tape.events
         while self._seen < len(events):
             event = events[self._seen]
@@ -487,10 +489,10 @@ class PlanRunner:
                     talk.take(event)
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
+        """Wait until a condition is true, and respond to the server's requests meanwhile; return whether it is."""
         deadline = min(trio.current_time() + timeout, self._limit)
         while True:
-            # The questions come first: many conditions can only come true once the server has its answer.
+            # The server's requests come first: many conditions become true only once the server has its response.
             await self._look()
             if condition():
                 return True
@@ -503,7 +505,7 @@ class PlanRunner:
         return condition() or any(talk.questions and talk.is_open for talk in self.talks)
 
     async def _look(self) -> None:
-        """Look at what has come, and answer the server's questions."""
+        """Update the connections from new events, and respond to the server's requests."""
         if self.is_virtual:
             # The events that have come by now must not depend on the order in which Trio runs tasks.
             await trio.testing.wait_all_tasks_blocked()
@@ -514,7 +516,7 @@ class PlanRunner:
     # --- plans --------------------------------------------------------------------------------------------------------
 
     async def run(self, plan: Plan, *, example: int = 0, settle: bool = True) -> None:
-        """Run a plan on the main connection, and on those that it opens itself; these are closed at its end.
+        """Run a plan on the main connection and on those that the plan opens, which are closed at its end.
 
         Args:
             plan: The plan.
@@ -539,8 +541,8 @@ class PlanRunner:
                     await self.settle()
                     await self._cancel_rest()
             finally:
-                # This is needed even after a cancellation: the other connections close right after, and no response may
-                # be sent over them any more.
+                # The other connections are dropped even after a cancellation: they are closed right after this, and no
+                # response may be sent over them any more.
                 self.talks = self.talks[:1]
 
     def _talk(self, number: int) -> Talk | None:
@@ -550,23 +552,24 @@ class PlanRunner:
     async def settle(self) -> None:
         """Wait until every request has its response, or is acknowledged if it lasts; note those that are overdue.
 
-        Nothing limits the time that a tool may take. So a request for work of the application is sent again, twice:
-        only if both responses come soon was the first one lost. If they don't, the work is `slow`.
+        Nothing limits the time that a tool may take. So an overdue request for the application's work is sent again, up
+        to twice. If both responses come soon, the first one was lost; otherwise the work is `slow`.
         """
 
         def waited_for() -> list[tuple[Talk, Sent]]:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         def is_over() -> bool:
-            # Streams must have ended, too: rules judge their ends, and a plan that goes on at once would leave them no
-            # time to end.
+            # Streams must have ended, too: rules judge their ends, and a plan that continues at once would leave them
+            # no time to end.
             return not waited_for() and not any(talk.ending for talk in self.talks)
 
         began = trio.current_time()
         patience = self.terms.patience
         if await self.until(is_over, patience):
             return
-        # The protocol's own requests have the whole deadline. A slow tool would eat up the time of the check.
+        # Requests that the protocol itself handles have the whole deadline. Slow tools don't, as they would use up the
+        # time of the check.
         rest = self.terms.deadline - patience
         if any(sent.method not in APPLICATION for _, sent in waited_for()) and await self.until(is_over, rest):
             return
@@ -575,7 +578,7 @@ class PlanRunner:
         if self._is_up:
             await self._decide(late)
             return
-        # The report counts the messages of an exchange without what the kit asks from here on.
+        # The report does not count what the kit sends from here on among the messages of an exchange.
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
         lost = [await self._is_soon(talk, sent) for talk, sent in late[:MOST_AGAIN]]
         # A call that seems to be lost may be only slow this once, so it gets the whole deadline, too.
@@ -603,8 +606,8 @@ class PlanRunner:
         """Decide about the requests that are open at the end of the check."""
         for talk, sent in late:
             waited = trio.current_time() - sent.began
-            # Nothing limits the time of what the application does. Only more time would show
-            # whether it is slow or the call was lost.
+            # Nothing limits the time that the application may take, and only more time would show whether it is slow or
+            # the call was lost.
             is_work = sent.method in APPLICATION
             if not sent.owed or (is_work and waited < self.terms.patience):
                 continue
@@ -627,10 +630,11 @@ class PlanRunner:
         )
 
     async def _is_soon(self, talk: Talk, sent: Sent) -> bool:
-        """Ask for the same thing twice, if it is the application's work; return whether both responses come soon."""
+        """Send a request for the application's work twice more; return whether both responses come soon."""
         if sent.method not in APPLICATION:
             return False
-        # It is called twice, as a single quick response may come from a cache, or from a tool whose time varies.
+        # The request is sent twice because a single quick response may come from a cache, or from a tool whose time
+        # varies.
         for _ in range(2):
             again = await talk.again(sent)
             await self.until(lambda again=again: again.over, self.terms.deadline / 10)  # type: ignore[misc]
@@ -646,28 +650,28 @@ class PlanRunner:
                 await self._cancel(talk, sent, None)
 
     async def _cancel(self, talk: Talk, sent: Sent, reason: str | None) -> None:
-        # The request is over before the notification leaves: a cancelled request may get a response meanwhile, or none
-        # at all (`basic/utilities/cancellation`).
+        # The request counts as over before the notification is sent: a cancelled request may get a response meanwhile,
+        # or none at all (`basic/utilities/cancellation`).
         sent.over = True
         if talk.is_open:
             await talk.wire.cancel(sent.message["id"], reason)
 
     async def probe(self) -> float | None:
-        """Ask whether the target is still there; return after how many seconds it responded, or None.
+        """Ask whether the target is still alive; return how many seconds its response took, or None if there was none.
 
         If the connection has ended, nothing is sent.
         """
         talk = self.talks[0]
         if not talk.is_open:
             return None
-        # Requests that are open at the end may have used up the last wait.
+        # Requests that were open at the end may have used up the last wait, so the probe has a time of its own.
         self._limit = max(self._limit, trio.current_time() + LAST_PROBE)
         place = len(self.tape.events)
         # The modern era has no ping; every server must respond to `server/discover` there.
         sent = await talk.ask("server/discover" if talk.modern else "ping")
         await self.until(lambda: sent.over, self.terms.deadline)
         seconds = trio.current_time() - sent.began
-        # The end of a connection is not silence, and has an event of its own for the rules.
+        # A target that has ended the connection is not unresponsive, and rules judge that end by its own event.
         if sent.answer is None and not talk.is_open:
             return None
         sent.over = True
@@ -675,7 +679,8 @@ class PlanRunner:
             self.undecided.append(f"{self.unanswered(sent)}, when the time of the check was up")
             return None
         what = "alive" if sent.answer is not None else "dead"
-        # A target owes no response to what could not be sent to it, as after this side has closed its output.
+        # A target owes no response to a probe that could not be sent, for example because the kit had closed its
+        # output.
         unsent = any(event.facts.get("what") == "unsent" for event in self.tape.events[place:])
         if what == "dead" and not unsent:
             self._note_overdue(talk, sent, seconds)
@@ -689,13 +694,13 @@ class PlanRunner:
         if isinstance(step, AwaitResponses):
             await self.settle()
         elif isinstance(step, Pause):
-            # It does not sleep, because the server's questions are answered meanwhile.
+            # A sleep would not do: the server's requests get their responses meanwhile.
             await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
-            # These steps go on from a response, which may just have come.
+            # These steps build on a response, which may just have come.
             if isinstance(step, (NextPage, Continue)):
                 await self._look()
             await self._on(step, talk)
@@ -703,8 +708,7 @@ class PlanRunner:
     async def _pace(self, step: Step) -> None:
         if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
-            # The time is never before now: a burst must not make up for a quiet time, as a limit on the rate would
-            # refuse it.
+            # Unused time does not add up: a burst after a quiet time might be refused by a limit on the rate.
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
 
@@ -716,7 +720,8 @@ class PlanRunner:
             # The talk is added before the handshake, as only the talks in this list see their responses.
             self.talks.append(talk)
             await self._shake_hands(talk)
-        # A target need not serve several connections, nor every revision, so the rest of the plan just runs without it.
+        # A target need not serve several connections, nor every revision, so the rest of the plan just runs without
+        # this one.
         except (TransportError, NegotiationError) as exc:
             self.tape.note("mark", "kit", connection=self._opened - 1, what="unsent", reason=str(exc))
 
@@ -743,9 +748,9 @@ class PlanRunner:
             b'"$meta"': json.dumps(talk.meta(), separators=(",", ":")).encode(),
         }
         texts = [_replaced(text, replaced) for text in step.texts]
-        # The server decides whether to respond to a faulty text, so nothing waits for that.
+        # The server decides whether to respond to a faulty text, so no response is expected.
         if not step.fault:
-            # Unframed, they are the pieces of one text.
+            # Texts that are not framed are pieces of one text.
             for text in texts if step.framed else b"".join(texts).splitlines():
                 with contextlib.suppress(ValueError):
                     message = json.loads(text)
@@ -814,6 +819,7 @@ def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
     if questions and how != "none":
         more["inputResponses"] = {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
     if (state := result.get("requestState")) is not None:
-        # A client must echo the state exactly as it got it. One way does not, to see whether the server checks it.
+        # A client must echo the state exactly as it got it. With ``state`` the kit does not, to see whether the server
+        # checks it.
         more["requestState"] = f"{state}x" if how == "state" else state
     return more

@@ -1,8 +1,8 @@
-"""The steps of a plan: what the kit does next, as data that can be kept in a file.
+"""The steps of a plan, as data that can be kept in a file.
 
-A step never names what is only known when it runs, such as the id of a request that is open then: it says "the open
-request number n", counted round: after the last one comes the first again. So a plan is made before it runs, and still
-runs when some of its steps are removed.
+A step never names anything that is known only when it runs, for example the id of an open request. Instead it refers to
+"the open request number n", modulo the number of open requests. So a plan can be made before it runs, and still runs
+when some of its steps are removed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
 Headers: TypeAlias = Mapping[str, str | None]
 """The differences from the headers of a valid request: a value replaces or adds a header, None removes it.
 
-What only a run knows is filled in: ``{session}`` is the session's id, ``{event}`` the last event id of its streams, and
-``{other session}`` and ``{other event}`` are those of another connection to the same server."""
+Placeholders are filled in when the step runs: ``{session}`` is the session's id, ``{event}`` the last event id of its
+streams, and ``{other session}`` and ``{other event}`` are those of another connection to the same server."""
 
 
 @attrs.frozen
 class Ask:
-    """Send a request, with what its era demands in ``_meta`` and in the headers. Its response is not waited for.
+    """Send a request, with the ``_meta`` and the headers that its era requires, without waiting for its response.
 
     Attributes:
         method: The method.
@@ -51,7 +51,7 @@ class Ask:
         id: Its id; None for a new one.
         headers: The differences from the headers of a valid request, over HTTP.
         meta: The differences from the ``_meta`` of a valid request; None removes a key.
-        connection: The connection, counted round among those that are open.
+        connection: The number of the connection, modulo the number of those that are open.
         style: The kind of id that it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
     """
 
@@ -77,10 +77,10 @@ class Tell:
 
 @attrs.frozen
 class Write:
-    """Send texts in place of messages; each is framed as a message of the transport, or not at all.
+    """Send raw texts in place of messages, each framed as a message of the transport, or not framed at all.
 
-    ``"$id"`` and ``"$id2"`` in a text, with the quotes, stand for new ids, the same in the whole step, and ``"$meta"``
-    for the ``_meta`` of a valid request.
+    In a text, ``"$id"`` and ``"$id2"``, with the quotes, are replaced by new ids, which are the same in the whole step,
+    and ``"$meta"`` is replaced by the ``_meta`` of a valid request.
 
     Attributes:
         texts: The texts.
@@ -98,13 +98,13 @@ class Write:
 
 @attrs.frozen
 class Http:
-    """Make any HTTP request; other transports ignore it.
+    """Make any HTTP request; other transports ignore the step.
 
     Attributes:
         method: The HTTP method.
         headers: The differences from the headers of a valid request with this method and body.
         body: The body.
-        path: The path; None for that of the endpoint.
+        path: The path; None for the endpoint's own.
         hold: Seconds for which the response is read, at most.
     """
 
@@ -118,10 +118,10 @@ class Http:
 
 @attrs.frozen
 class Cancel:
-    """Cancel the open request number ``which``, counted round, as the era and the transport want.
+    """Cancel the open request number ``which``, modulo their number, in the way of the era and the transport.
 
     Attributes:
-        answered: Whether to cancel one that has its response already.
+        answered: Whether to cancel a request that already has its response instead.
     """
 
     which: int = 0
@@ -132,7 +132,7 @@ class Cancel:
 
 @attrs.frozen
 class NextPage:
-    """Ask for the next page of the list request number ``which`` that has one, counted round."""
+    """Request the next page of list number ``which`` among those that have one, modulo their number."""
 
     which: int = 0
     connection: int = 0
@@ -140,7 +140,7 @@ class NextPage:
 
 @attrs.frozen
 class OnTask:
-    """Send a request about the task number ``which`` that was made on the connection, counted round.
+    """Send a request about the task number ``which`` that was made on the connection, modulo their number.
 
     Attributes:
         method: The method: ``tasks/get``, ``tasks/result`` or ``tasks/cancel``.
@@ -156,7 +156,7 @@ class OnTask:
 
 @attrs.frozen
 class Continue:
-    """Send a request whose result asked questions once more, with responses to them.
+    """Retry a request whose result asked for input, with responses to what it asked.
 
     Attributes:
         how: ``valid`` responses, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
@@ -184,8 +184,8 @@ class Open:
     """Open another connection.
 
     Attributes:
-        revision: The revision; None for the same.
-        capabilities: The capabilities that the kit declares as a client; None for all that it has.
+        revision: The revision; None for that of the main connection.
+        capabilities: The capabilities that the kit declares as a client; None for the default.
     """
 
     revision: str | None = None
@@ -207,7 +207,7 @@ class Break:
 
 @attrs.frozen
 class Resume:
-    """Resume the broken stream number ``which`` after the last event that came on it; other transports ignore it."""
+    """Resume the broken HTTP stream number ``which`` after the last event that came on it."""
 
     which: int = 0
     connection: int = 0
@@ -230,7 +230,8 @@ def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
         | {
             field.name: _written(getattr(step, field.name))
             for field in attrs.fields(type(step))
-            # This keeps a file short enough to be read and edited, and valid when a step gets another field.
+            # Leaving out defaults keeps a file short enough to be read and edited, and valid when a step gets another
+            # field.
             if getattr(step, field.name) != _default(field)
         }
         for step in plan
@@ -238,16 +239,16 @@ def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
 
 
 def plan_from_json(data: Any) -> Plan:
-    """Return a plan from what `plan_to_json` has returned.
+    """Return a plan from the JSON data that `plan_to_json` returns.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If the data is not a plan.
     """
     if not isinstance(data, list):
         raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
     plan = []
     for number, each in enumerate(data):
-        # The value is text, since the file is edited by hand: a list or an object there would have no hash.
+        # The value is converted to a string, as a file may have been edited by hand: a list or an object has no hash.
         kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
         if kind is None:
             raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
@@ -262,7 +263,7 @@ def _default(field: Any) -> Any:
     return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
 
 
-# Bytes are the only values of steps that JSON lacks. JSON text is legible as text.
+# Bytes are the only values of steps that JSON lacks. UTF-8 is written as text, so that it is legible.
 def _written(value: Any) -> Any:
     if isinstance(value, bytes):
         try:
@@ -274,13 +275,13 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
-        # The name counts only if it is alone: parameters are the target's own, and may have the same name among others.
+        # The name is special only if it is alone: parameters belong to the target, and may have it among other names.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:
             return base64.b64decode(text)
         case list():
-            # Lists in fields of a step come from tuples, to which a drawn plan is compared. Those within parameters are
-            # not reached, and stay the lists that JSON has.
+            # Lists in the fields of a step were tuples, and become tuples again, so that a plan that was read equals
+            # the one that was drawn. Lists within parameters are not reached, and stay lists.
             return tuple(map(_read, value))
     return value

@@ -1,4 +1,4 @@
-"""The memory, descriptors and threads of a process, on Linux: a leak shows after some thousand requests."""
+"""The memory, descriptors and threads of a process, on Linux: a leak shows after some thousands of requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Usage", "grown", "usage_of"]
 
 PROC = Path("/proc")
 
-# These are chosen: interpreters that warm up stay below them.
+# Chosen: an interpreter that is still warming up stays below these limits.
 FACTOR = 2.0
 AT_LEAST = {"memory": 64 * 1024 * 1024, "descriptors": 50, "threads": 50}
 
 
 @attrs.frozen
 class Usage:
-    """The resources of a process and its children.
+    """The resources of a process group.
 
     Attributes:
         memory: Bytes of memory that are resident.
@@ -34,7 +34,7 @@ class Usage:
 
 
 def usage_of(group: int) -> Usage | None:
-    """Return what a process group uses; None where the system does not tell, or it has ended."""
+    """Return the resources that a process group uses; None if the system does not tell, or the group has ended."""
     if not sys.platform.startswith("linux"):
         return None
     memory = descriptors = threads = 0
@@ -42,18 +42,18 @@ def usage_of(group: int) -> Usage | None:
     for each in PROC.iterdir():
         with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
             if each.name.isdecimal() and os.getpgid(int(each.name)) == group:
-                # The fields follow the name in parentheses, which may hold spaces. proc(5) counts from 1, and
-                # `num_threads` is 20.
+                # The fields follow the name in parentheses, which may contain spaces. proc(5) counts from 1, and
+                # `num_threads` is field 20.
                 threads += int((each / "stat").read_text().rpartition(")")[2].split()[17])
-                # The file counts pages, and its second number is the resident ones (proc(5)). Reserved memory says
-                # little: some runtimes reserve gigabytes at once.
+                # The file counts pages, and its second number is that of the resident pages (proc(5)). Reserved memory
+                # says little: some runtimes reserve gigabytes at once.
                 memory += int((each / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
                 descriptors += sum(1 for _ in (each / "fd").iterdir())
     return Usage(memory, descriptors, threads) if threads else None
 
 
 def grown(first: Usage, last: Usage) -> list[str]:
-    """Return a sentence for each thing of which a process uses far more than before."""
+    """Return a sentence about each resource of which a process uses far more than before."""
     found = []
     for name, least in AT_LEAST.items():
         before, after = getattr(first, name), getattr(last, name)

@@ -1,1 +1,1 @@
-"""Recorders, which stand between a client and a server and pass their messages on."""
+"""Recorders, which sit between a client and a server and pass their messages on."""

@@ -1,7 +1,7 @@
-"""A guard for recorders of HTTP and WebSocket: only requests from this machine pass, to paths that the target serves.
+"""A guard for recorders of HTTP and WebSocket: it lets only requests from this machine pass, to paths of the target.
 
-It adds the credentials of the command line to each request, and puts the target's own Host in the place of the
-client's. So a web page that could reach it would act as the user, and no check of the target's would notice.
+A recorder adds the credentials of the command line to each request, and replaces the client's Host by the target's own.
+So a web page that could reach the recorder would act as the user, and the target's own checks would not notice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 __all__ = ["RecorderGuard"]
 
 MAX_ENDPOINTS: Final = 1000
-"""Endpoints of HTTP+SSE that are remembered; beyond it, the oldest is forgotten. Chosen: one for each client."""
+"""The most endpoints of HTTP+SSE that are remembered; beyond this, the oldest is forgotten. Chosen: each client has
+one."""
 
 
 class RecorderGuard:
@@ -27,7 +28,7 @@ class RecorderGuard:
         url: The URL of the target.
 
     Attributes:
-        path: The path of the target, which is that of the recorder.
+        path: The path of the target, at which the recorder serves, too.
     """
 
     def __init__(self, url: str) -> None:
@@ -37,29 +38,29 @@ class RecorderGuard:
         self._endpoints: dict[str, None] = {}  # in the order in which they were named
 
     def check(self, method: str, target: str, fields: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return the status and the text with which a request is refused, or None if it may pass.
+        """Return the status and the text with which to refuse a request, or None if it may pass.
 
         Args:
             method: The method of the request.
-            target: The path that it asks for, with its query.
+            target: The path of the request, with its query.
             fields: The headers of the request.
         """
         if self._hosts.check(Headers(fields)) is not None:
-            return 403, "this recorder serves programs and pages of this machine alone, under its address"
+            return 403, "this recorder serves only programs and pages on this machine, under its own address"
         path = target.partition("?")[0]
         if path == self.path or (method == "POST" and path in self._endpoints):
             return None
-        return 404, f"this recorder serves {self.path} alone"
+        return 404, f"this recorder serves only {self.path}"
 
     def name_endpoint(self, data: bytes) -> None:
-        """Let clients post to what the ``endpoint`` event of the target names (2024-11-05, HTTP with SSE)."""
+        """Let clients post to the path that the target's ``endpoint`` event names (2024-11-05, HTTP with SSE)."""
         if len(data) > MAX_URL:
             return
         try:
             url = urljoin(self._url, data.decode())
             if origin_of(url) != origin_of(self._url):
                 return
-        except ValueError:  # it is not a URL, which the clients report
+        except ValueError:  # not a URL, which the clients will report
             return
         if len(self._endpoints) >= MAX_ENDPOINTS:
             del self._endpoints[next(iter(self._endpoints))]

@@ -1,7 +1,8 @@
-"""Records HTTP: a server on a local port that makes each request again, to the server behind it.
+"""Records HTTP: a server on a local port that repeats each request to the server behind it.
 
-It passes on requests and responses, not packets: a connection to the server carries one exchange, and the body of a
-request is read whole before it is sent. A response is passed on as it comes, event by event.
+The recorder passes on requests and responses, not packets: each connection to the server behind it carries one
+exchange, and the body of a request is read whole before it is sent. A response is passed on as it comes, event by
+event.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from trio_mcp.sockets.client import open_socket
 
 __all__ = ["HttpRecorder"]
 
-# These belong to one connection, so they are not passed on (RFC 9110, section 7.6.1); h11 frames the body again.
+# These headers belong to one connection, so they are not passed on (RFC 9110, section 7.6.1); h11 frames the body
+# again.
 _HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
 )
@@ -41,7 +43,7 @@ class HttpRecorder:
 
     Args:
         target: The server, and the headers to send with each request.
-        tape: Where it notes what passes.
+        tape: Records what passes.
 
     Attributes:
         guard: The check of its requests.
@@ -66,7 +68,8 @@ class HttpRecorder:
         with contextlib.suppress(*GONE):
             while (request := await self._next_request(http)) is not None:
                 head, _ = request
-                # Its body has been read: a close with unread bytes would reset the connection, and lose the response.
+                # A request is refused only after its body has been read: a close with unread bytes would reset the
+                # connection, and lose the response.
                 if fault := self.guard.check(head.method.decode(), head.target.decode("latin-1"), head.headers):
                     await http.refuse(*fault)
                     return
@@ -78,7 +81,7 @@ class HttpRecorder:
         try:
             return await http.next_request()
         except h11.RemoteProtocolError as exc:
-            # The recorder itself tells the client: h11 can't take the request apart, so nothing could be passed on.
+            # The recorder itself responds: h11 can't parse the request, so there is nothing to pass on.
             await http.refuse(exc.error_status_hint, str(exc))
         except TooMuch:
             await http.refuse(413, "too large to be recorded")
@@ -87,12 +90,12 @@ class HttpRecorder:
     # --- what an exchange needs ---------------------------------------------------------------------------------------
 
     def notes_for(self, fields: Fields, body: bytes) -> Notes:
-        """Return the notes of the client that a request comes from: sessions tell clients apart."""
+        """Return the notes of the client from which a request comes; sessions distinguish clients."""
         session = _value(fields, SESSION_ID)
         if session in self._sessions:
             return self._sessions[session]
-        # The handshake is another client's, unless the one before it has only tried what it was refused.
-        # A malformed one is passed on, but opens nothing.
+        # A handshake comes from another client, unless every earlier request without a session was refused. A malformed
+        # handshake is passed on, but opens nothing.
         if self._plain is None or (
             self._plain_served and b'"initialize"' in body and member_of(parsed(body), "method") == "initialize"
         ):
@@ -102,7 +105,7 @@ class HttpRecorder:
     def responded(self, notes: Notes, status: int, fields: Fields) -> None:
         """Remember the session that a response opens, if any."""
         if session := _value(fields, SESSION_ID):
-            # Servers repeat the id in later responses; the first one says to whom the session belongs.
+            # Servers repeat the id in later responses; the first one shows to which client the session belongs.
             self._sessions.setdefault(session, notes)
         # A client that has a session names it in its requests. A request without one is from another client.
         if notes is self._plain:
@@ -110,14 +113,14 @@ class HttpRecorder:
             self._plain_served = self._plain_served or status < 300
 
     def behind(self, path: str) -> str:
-        """Return the path, with the query, that the server is asked for in place of a client's."""
+        """Return the path, with the query, to request from the server in place of a client's."""
         own, _, query = path.partition("?")
-        # The query in the target's URL is not repeated in that of the recorder, because it may be a key.
+        # The query in the target's URL may contain a key, so the recorder's URL does not have it, and it is added here.
         query = "&".join(filter(None, (self._query if own == self.guard.path else "", query)))
         return f"{own}?{query}" if query else own
 
     def passed(self, fields: Fields) -> Fields:
-        """Return the headers of a request for the server."""
+        """Return the headers of a request as they are passed on to the server."""
         # A compressed response could be passed on, but not recorded.
         own = {"host": self._address.place, "accept-encoding": "identity", "connection": "close"}
         own |= {name.lower(): value for name, value in self._headers.items()}
@@ -153,22 +156,23 @@ class _Exchange:
             server = await self.recorder.connect()
         except TransportError as exc:
             notes.mark("unsent", reason=str(exc), exchange=self.number)
-            # The client must not wait: to it this is a server that can't be reached (RFC 9110, section 15.6.3).
+            # The client must not wait: this response tells it that the server can't be reached (RFC 9110, section
+            # 15.6.3).
             await self.client.send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
-            # While a response is passed on, nothing else reads from the client, and TCP would show its end only at a
-            # write.
+            # While a response is passed on, nothing else reads from the client, so without this task its end would show
+            # only at the next write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or break HTTP, in the middle of the exchange. `ended` then says that it was cut;
-            # nothing else is known.
+            # Either side may leave, or break HTTP, in the middle of the exchange. Then `ended` says only that it was
+            # cut; nothing more is known.
             with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
         notes.event("end", self.ended["by"], self.number, **self.ended)
 
     async def _watch(self, scope: trio.CancelScope) -> None:
-        """Wait for the client to leave, which gives up the exchange: in the modern era it cancels the request."""
+        """Give up the exchange when the client leaves, which in the modern era cancels its request."""
         await self.client.until_left()
         self.ended["by"] = "client"
         scope.cancel("the client has left")
@@ -176,7 +180,7 @@ class _Exchange:
     async def _forward(
         self, server: trio.abc.Stream, method: str, path: str, fields: Fields, body: bytes, notes: Notes
     ) -> None:
-        # The head is written as bytes, because h11 would refuse what a client may have got wrong.
+        # The head is written as bytes, because h11 would refuse to send the mistakes that a client may have made.
         passed = self.recorder.passed(fields)
         if body or method == "POST":
             passed.append(("content-length", str(len(body))))
@@ -198,12 +202,12 @@ class _Exchange:
                 # at once on another connection.
                 self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
-                # The length is kept if there is one: without it, h11 would send chunks, or close after it for a client
-                # of HTTP/1.0.
+                # A length is kept if there is one: without it, h11 would send chunks, or close the connection for an
+                # HTTP/1.0 client.
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
                 await self.client.send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
             elif isinstance(event, h11.Data):
-                # The data is noted before it is passed on: the client's reaction must come after it on the tape.
+                # The data is noted before it is passed on: the client's reaction must come later on the tape.
                 reader.feed(bytes(event.data))
                 await self.client.send(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -211,7 +215,7 @@ class _Exchange:
                 reader.end()
                 await self.client.send(h11.EndOfMessage())
                 return
-            # A server's 100 is for this side only; the client gets its own, if it waits for one.
+            # A 100 from the server is meant for the recorder; the client gets one from h11 if it waits for it.
             elif not isinstance(event, h11.InformationalResponse):
                 return
 
@@ -247,7 +251,7 @@ class _Reader:
                     self._guard.name_endpoint(text)
                 self._notes.text("server", text, self._number, **facts)
         except TooMuch as exc:
-            # Only the recording ends: the client and the server must not suffer from being watched.
+            # Only the recording of this body ends: the client and the server must not be disturbed by the recorder.
             self._reading = False
             self._body.clear()
             self._notes.mark("unrecorded", by="server", reason=str(exc))

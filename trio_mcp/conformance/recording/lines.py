@@ -1,7 +1,7 @@
-"""Records messages that are lines: of a process behind this one, and over TCP, TLS and Unix sockets.
+"""Records messages that are lines, from a process behind this one or over TCP, TLS and Unix sockets.
 
-Bytes are passed on as they come, whether they are lines or not, but for the first line of a socket's client; what is
-noted are the lines in them.
+Bytes are passed on as they come, whether they are lines or not, and the lines in them are noted. Only the first line of
+a client on a socket is checked before it is passed on.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from trio_mcp.stdio.standard_streams import private_streams
 __all__ = ["record_process", "record_socket"]
 
 FIRST_LINE = 60.0
-"""Seconds for the first line of a client on a socket. Chosen: longer than servers wait, which see no connection until
-then."""
+"""Seconds for the first line of a client on a socket. Chosen: longer than servers wait, though a server sees no
+connection until then."""
 
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -39,7 +39,7 @@ _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     """Stand in for a server over stdio: start it, and pass on the messages of both sides.
 
-    It returns when the server has ended, or when the client has closed the standard input of this process.
+    It returns when the server has ended or closed its standard output.
 
     Raises:
         TransportError: If the process can't be started.
@@ -48,8 +48,7 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
     notes = Notes(tape, 0, "stdio")
     stderr = StderrCopier(child.stderr, "inherit")
-    # The standard streams of this process carry the messages: a `print` in between would be one more line to the
-    # client.
+    # The standard streams of this process carry the messages: a `print` would send one more line to the client.
     with private_streams() as (read, write):
         try:
             async with background_nursery(partial(child.end, parameters.shutdown_grace)) as nursery:
@@ -63,9 +62,9 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
 
 
 async def record_socket(address: Address, listeners: list[trio.SocketListener], tape: Tape) -> None:
-    """Pass on what comes over a local socket to a server on TCP, TLS or a Unix socket, until cancelled.
+    """Pass connections on a local socket on to a server on TCP, TLS or a Unix socket, until cancelled.
 
-    A connection whose first line is not a JSON object is closed, as a server does: it may be a web page's request.
+    A connection whose first line is not a JSON object is closed, as a server would do: it may be a web page's request.
     """
     numbers = itertools.count()
 
@@ -76,7 +75,7 @@ async def record_socket(address: Address, listeners: list[trio.SocketListener], 
             start = await first_line(partial(client.receive_some, CHUNK), LONGEST, "the client", deadline)
             server = await open_socket(address)
         except trio.BrokenResourceError:
-            return  # the client has left without a word
+            return  # the client has left without sending anything
         except TransportError as exc:
             tape.note("mark", "kit", connection=number, what="unsent", reason=str(exc))
             return
@@ -96,7 +95,7 @@ async def _pass_on(
     from_server: trio.abc.ReceiveStream,
     start: bytes | bytearray = b"",
 ) -> None:
-    """Pass both directions on until the server has ended its own; ``start`` is what the client has sent already."""
+    """Pass both directions on until the server has ended its own; ``start`` has what the client has already sent."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(_pump, notes, "client", from_client, to_server, start))
         # This direction runs in this task, because it decides the end: a client may close its side and still wait for
@@ -113,7 +112,8 @@ async def _pump(
     start: bytes | bytearray = b"",
 ) -> None:
     lines: LineSplitter | None = LineSplitter()
-    # A side that is gone ends this direction. The other one finds out for itself, as it would without a recorder.
+    # If either side is gone, this direction ends. The other side notices that by itself, as it would without a
+    # recorder.
     with contextlib.suppress(*_GONE):
         chunk = start or await source.receive_some(CHUNK)
         while chunk:
@@ -121,12 +121,12 @@ async def _pump(
             lines = _noted(notes, sender, lines, bytes(chunk))
             await sink.send_all(chunk)
             chunk = await source.receive_some(CHUNK)
-    # A process that dies in the middle of a line leaves a line without an end.
+    # A process that dies in the middle of a line leaves an incomplete one.
     if lines is not None and lines.rest:
         notes.text(sender, bytes(lines.rest))
     if sender == "server":
         return
-    # The server sees the end, and may still respond.
+    # The client's end is passed on to the server, which may still respond.
     with contextlib.suppress(*_GONE):
         if isinstance(sink, trio.abc.HalfCloseableStream):
             await sink.send_eof()
@@ -137,7 +137,7 @@ async def _pump(
 
 
 def _noted(notes: Notes, sender: Sender, lines: LineSplitter | None, chunk: bytes) -> LineSplitter | None:
-    """Note the lines of a piece; return what cuts the next one, or None if a line was too long to go on."""
+    """Note the lines in a chunk; return the splitter for the next one, or None if a line was too long to continue."""
     if lines is None:
         return None
     try:

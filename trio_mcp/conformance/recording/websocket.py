@@ -1,6 +1,6 @@
-"""Records WebSockets: a server on a local port that opens a WebSocket to the server behind it for each that it accepts.
+"""Records WebSockets: a server on a local port that opens one to the server behind it for each that it accepts.
 
-It passes on messages and closes, not frames.
+The recorder passes on messages and closes, not frames.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["record_websocket"]
 
-# A close frame may not have these, which say that there was none (RFC 6455, section 7.4.1).
+# These codes must not be sent in a close frame: they mean that there was no code, or no frame (RFC 6455, section
+# 7.4.1).
 _NEVER_SENT = frozenset({1005, 1006, 1015})
 
 
 async def record_websocket(target: HttpServerParameters, listeners: list[trio.SocketListener], tape: Tape) -> None:
-    """Pass on what comes over WebSockets on a local port to a server, until cancelled."""
+    """Pass WebSocket connections on a local port on to a server, until cancelled."""
     numbers = itertools.count()
     guard = RecorderGuard(target.url)
 
     async def serve(request: WebSocketRequest) -> None:
-        # trio-websocket does not tell the Host. A page whose name was made to lead here is known by its Origin, which
-        # browsers send with each handshake (RFC 6455, section 10.2).
+        # trio-websocket does not expose the Host header. A web page whose name was made to lead here is recognized by
+        # its Origin, which browsers send with each handshake (RFC 6455, section 10.2).
         if fault := guard.check("GET", request.path, [*request.headers, (b"host", b"localhost")]):
             status, text = fault
             await request.reject(status, body=text.encode())
@@ -53,7 +54,7 @@ async def record_websocket(target: HttpServerParameters, listeners: list[trio.So
                 await _pass_on(client, server, Notes(tape, number, "websocket", subprotocol=server.subprotocol))
         except (HandshakeError, OSError) as exc:
             tape.note("mark", "kit", connection=number, what="unsent", reason=f"can't connect to {target.url}: {exc!r}")
-            with contextlib.suppress(ConnectionClosed, RuntimeError):  # it has been accepted already
+            with contextlib.suppress(ConnectionClosed, RuntimeError):  # the client was already accepted
                 await request.reject(502)
 
     await WebSocketServer(serve, listeners, max_message_size=LONGEST).run()
@@ -65,8 +66,8 @@ async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> As
     passed = [
         (name, value)
         for name, value in request.headers
-        # Some headers belong to one handshake only: the key and the extensions are trio-websocket's own on the other
-        # side (RFC 6455, section 4.1).
+        # Some headers belong to one handshake only: for its own handshake with the server, trio-websocket makes the key
+        # and the extensions (RFC 6455, section 4.1).
         if name.lower() not in own.keys() | {b"host", b"connection", b"upgrade"}
         and not name.lower().startswith(b"sec-websocket-")
     ]
@@ -85,17 +86,18 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     message = await source.get_message()
-                    # The message is noted before it is passed on, so that the response to it comes later on the tape.
+                    # The message is noted before it is passed on, so that its response comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
-            # Whichever side has closed, the other pump ends, too: neither can pass anything on any more.
+            # Whichever side has closed, both pumps end: neither can pass anything on any more.
             closed: CloseReason | None = source.closed or sink.closed
             code = 1006 if closed is None else closed.code
             reason = "" if closed is None or closed.reason is None else closed.reason
             notes.close(sender, reason or "closed", code=code)
             with contextlib.suppress(ConnectionClosed):
-                # The code is passed on, since it may tell the cause. A code that no frame may have stands for a loss,
-                # or for no code at all; 1011 says that something went wrong behind this server.
+                # The code is passed on, since it may explain the cause. A code that no frame may have means that the
+                # connection was lost, or that there was no code; 1011 is sent instead, which says that something went
+                # wrong in the server.
                 await sink.aclose(1011 if code in _NEVER_SENT else code, reason)
             nursery.cancel_scope.cancel("one side has closed")
 

@@ -1,4 +1,4 @@
-"""The forms in which a report is given, by the ending of a file's name."""
+"""The formats of a report, by the extension of a file's name."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FORMS: Final[dict[str, Callable[[CheckReport], str]]] = {
     ".sarif": sarif,
     ".txt": table,
 }
-"""The functions that make the text of a report, by the ending of the file's name."""
+"""The functions that render a report, by the extension of the file's name."""
 
 
 def form_of(path: str | Path) -> Callable[[CheckReport], str]:
-    """Return the function that makes the text of a report for a file of this name.
+    """Return the function that renders a report for a file with this name.
 
     Raises:
-        ValueError: If no form has its ending.
+        ValueError: If no format has its extension.
     """
     ending = Path(path).suffix.lower()
     if ending not in FORMS:

@@ -1,7 +1,7 @@
 """A transcript as a sequence diagram: inline SVG whose colours come from the page.
 
-Its widths are shares of the page's, and its heights are fixed, so it fits a telephone without smaller text. The browser
-cuts off a text that is too long for its line; a tooltip has all of it.
+The diagram's widths are percentages of the page, and its heights are fixed, so it fits on a phone without smaller text.
+The browser cuts off a text that is too long for its line; a tooltip shows all of it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
 
     Args:
         events: The events.
-        before: How many events of connecting and listing came first, which are not drawn.
-        name: The content of the diagram, for those who can't see it.
+        before: How many events of connecting and listing were left out before these.
+        name: A description of the diagram, for people who can't see it.
     """
     rows: list[str] = []
     y = HEAD
-    # These events are much the same for every failure, and would push what matters off the screen of a telephone.
+    # The events before are much the same for every failure, and would push what matters off the screen of a phone.
     if before:
         rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
         y += NOTE
@@ -62,10 +62,11 @@ def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
 
 def _arrow(y: int, height: int, label: str, shown: ShownEvent) -> str:
     start, end = (CLIENT, SERVER) if shown.event.sender == "client" else (SERVER, CLIENT)
-    # Heads and ends of HTTP frame the messages, which are what a reader looks for.
+    # Events that only frame the messages are drawn lighter: a reader looks for the messages.
     light = shown.event.kind not in ("message", "text")
     kinds = " ".join(["row", *["bad"] * shown.is_bad, *["light"] * light])
-    # The head is a nested SVG: it is placed at a share of the width, and its points are pixels.
+    # The arrowhead is a nested SVG, so that it can be placed at a percentage of the width while its points are in
+    # pixels.
     tip = "-11,-5 -1,0 -11,5" if end == SERVER else "11,-5 1,0 11,5"
     return (
         f'<g class="{kinds}">{_tip(shown)}'
@@ -85,7 +86,7 @@ def _note(y: int, text: str, tip: str, kind: str) -> str:
 
 
 def _text(y: int, kind: str, text: str) -> str:
-    # The text is HTML, because SVG alone can't cut it off where its line ends.
+    # The text is HTML because SVG can't cut a text off at the end of its line.
     if not text:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The HTML page that ``trio-mcp check --report report.html`` writes: one file, which loads nothing else."""
+"""The HTML page that ``trio-mcp check --report report.html`` writes: a single file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES: Final[dict[Status, tuple[str, str, str]]] = {
 """For each status: its mark, its name and its class."""
 
 MAX_EVENTS: Final = 80
-"""The most events of a failure that are drawn. Chosen: a shrunk one has a few."""
+"""The most events of a failure that are drawn. Chosen: a shrunk failure has only a few."""
 
 
 def html(report: CheckReport) -> str:
@@ -64,8 +64,8 @@ def html(report: CheckReport) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence of a rule, in which backticks hold code."""
-    # The tags are added after the escapes, so that they are the only ones, whatever a user's own rule says.
+    """Return the sentence of a rule as HTML, with the text in backticks as code."""
+    # The tags are added after escaping, so that there are no others, whatever a user's own rule contains.
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", safe(text))
 
 
@@ -133,7 +133,7 @@ def _failure(outcome: Outcome) -> list[str]:
     ]
     if failure is None:
         return [*head, "</div></article>"]
-    # There is no file for a client's failure, which can't be replayed.
+    # A client's failure can't be replayed, so there is no file for it.
     name = "" if isinstance(failure.plan, Script) else safe(plan_file_name(rule.id))
     replay = f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
     return [
@@ -148,7 +148,7 @@ def _failure(outcome: Outcome) -> list[str]:
 
 
 def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> list[str]:
-    # The prologue is drawn only if it broke the rule itself.
+    # The prologue is drawn only if the event that broke the rule is in it.
     whole = prologue + rest
     drawn = whole if any(each.is_bad for each in prologue) else rest
     # These events are masked already, unlike those of the failure itself.
@@ -191,7 +191,7 @@ def _covered(outcomes: Iterable[Outcome]) -> str:
 
 def _section(section: Section) -> list[str]:
     counts = section.counts
-    # A section in which all is well stays closed, because it would push the sections that a reader looks for out of
+    # A section in which nothing is broken stays closed: open, it would push the sections that a reader looks for out of
     # sight.
     opened = " open" if counts["broken"] else ""
     numbers = "".join(

@@ -1,7 +1,7 @@
 """The frame and the elements that the HTML pages of ``check`` and ``bench`` share.
 
-A page runs no script, loads nothing from elsewhere, and has a light and a dark style. The texts of a target appear in
-it as text only; a policy in its head makes sure of that.
+A page runs no script, loads nothing from elsewhere, and has a light and a dark style. Strings from a target appear in
+it only as text, and a policy in the page's head makes sure that they do nothing else.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from trio_mcp.conformance.report.view import clean
 
 __all__ = ["facts", "html_page", "notes", "safe", "spans"]
 
-# Nothing runs and nothing is loaded, whatever the texts of a target hold.
+# With this policy nothing runs and nothing is loaded, whatever the strings from a target contain.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-# The icon is here because a browser would ask for one.
+# The page has an icon because a browser would otherwise request one.
 ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Ccircle cx='8' cy='8' r='7' fill='{}'/%3E%3C/svg%3E"
@@ -33,8 +33,8 @@ def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> st
     Args:
         title: Its title, as HTML.
         body: Its content, as HTML: the header, then ``<main>``.
-        good: Whether its icon says that all is well.
-        footer: The end of it, as HTML.
+        good: Whether the icon shows that all is well.
+        footer: The end of the page, as HTML.
     """
     head = f"""<!doctype html>
 <html lang="en">
@@ -55,14 +55,13 @@ def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> st
 
 
 def safe(value: object) -> str:
-    """Return a value as text for HTML, in which nothing is hidden."""
-    # The text is cleaned first: an escape for a hidden character is plain text, so the escapes of HTML have the last
-    # word.
+    """Return a value as text for HTML, with hidden characters made visible."""
+    # The text is cleaned first, and escaped for HTML last: cleaning turns hidden characters into plain text.
     return escape(clean(str(value)))
 
 
 def facts(found: Mapping[str, Sequence[object]]) -> list[str]:
-    """Return a list of names, each with its values."""
+    """Return a definition list of names, each with its values."""
     rows = (
         f"<div><dt>{name}</dt><dd>{', '.join(f'<span>{safe(value)}</span>' for value in values)}</dd></div>"
         for name, values in found.items()
@@ -78,5 +77,5 @@ def notes(found: Iterable[str]) -> list[str]:
 
 def spans(shares: Iterable[tuple[str, object]]) -> str:
     """Return the parts of a bar, each with its class and its share."""
-    # The browser divides up the shares: percentages would have to be rounded, and their sum would not fit.
+    # The browser divides the width by the shares: percentages would have to be rounded, and would not add up to 100.
     return "".join(f'<span class="{kind}" style="flex-grow:{share}"></span>' for kind, share in shares)

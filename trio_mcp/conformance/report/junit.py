@@ -1,7 +1,8 @@
-"""A report as JUnit's XML, which continuous integration understands.
+"""A report as JUnit XML, which continuous-integration systems understand.
 
-Each rule is a test. As the exit status does, only a MUST that is broken and not in the baseline fails; other failures
-are skipped tests whose message says why. What could not be decided is one more test, which is an error.
+Each rule is a test. As with the exit status, a test fails only if its rule is a MUST that is broken and not in the
+baseline; other failures are skipped tests whose message says why. If the check was undecided, there is one more test,
+which is an error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["junit"]
 
 
 def junit(report: CheckReport) -> str:
-    """Return a report as JUnit's XML."""
+    """Return a report as JUnit XML."""
     suites = Element("testsuites")
     suite = SubElement(suites, "testsuite", name=clean(f"trio-mcp check {report.target}"))
     properties = SubElement(suite, "properties")
@@ -25,8 +26,8 @@ def junit(report: CheckReport) -> str:
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
     for section in sections(report):
         for outcome in section.outcomes:
-            # Readers split the name of a class at its dots, and show a tree. The rules were judged together, so no rule
-            # has a time, but the attribute is expected.
+            # JUnit readers split a class name at its dots, and show a tree. The rules were judged together, so no rule
+            # has a time of its own, but the attribute is expected.
             case = SubElement(
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )
@@ -45,8 +46,8 @@ def _judge(case: Element, outcome: Outcome) -> None:
     if outcome.status == "held":
         return
     if outcome.status != "broken":
-        # The text is cleaned because XML has no way to write most control characters, not even as escapes (XML 1.0,
-        # section 2.2), and ElementTree does not refuse them.
+        # The text is cleaned because XML can't represent most control characters, not even as escapes (XML 1.0, section
+        # 2.2), and ElementTree does not refuse them.
         SubElement(case, "skipped", message=clean(f"{outcome.status}: {outcome.reason}"))
         return
     problem = problem_of(outcome)

@@ -17,7 +17,7 @@ SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: Final = {"MUST": "error", "SHOULD": "warning"}
 
 MAX_STEPS: Final = 100
-"""The most events of a failure. Chosen: a shrunk one has a few."""
+"""The most events of a failure that are included. Chosen: a shrunk failure has only a few."""
 
 
 def sarif(report: CheckReport) -> str:
@@ -37,8 +37,8 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                 "tool": {
                     "driver": {"name": "trio-mcp", "version": __version__, "rules": [_rule(each) for each in rules]}
                 },
-                # This says that the tool did its work, whatever it found (SARIF, `executionSuccessful`). It has not if
-                # the result is undecided.
+                # `executionSuccessful` says whether the tool did its work, whatever it found (SARIF,
+                # `executionSuccessful`). The tool did not if the result is undecided.
                 "invocations": [{"executionSuccessful": report.status != 2, "exitCode": report.status}],
                 "results": [_result(each, places[each.rule.id], report) for each in report.broken],
                 "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
@@ -69,12 +69,12 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
         "level": LEVELS["MUST" if outcome.fails else "SHOULD"],
         "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
         "locations": [_location(report)],
-        # The text of the problem is left out, because it has ids and values of one run: each run would close the alert
-        # of the last one and open another.
+        # The text of the problem is left out because it contains ids and values of one run: with it, each run would
+        # close the last run's alert and open another.
         "partialFingerprints": {"target/rule": f"{clean(report.target)} {rule.id}"},
     }
     if outcome.known:
-        # It is external: the reason is in the baseline, not in the source code (SARIF, `suppression`).
+        # The kind is `external` because the reason is in the baseline, not in the source code (SARIF, `suppression`).
         found["suppressions"] = [{"kind": "external", "justification": "known from the baseline"}]
     if outcome.failure is not None:
         prologue, rest = transcript_of(outcome.failure)
@@ -87,7 +87,7 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
             }
             for each in (prologue + rest if any(each.is_bad for each in prologue) else rest)[:MAX_STEPS]
         ]
-        # A thread flow must have a location at least (SARIF, `threadFlow`).
+        # A thread flow must have at least one location (SARIF, `threadFlow`).
         if steps:
             found["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
         found["properties"] = {
@@ -102,7 +102,7 @@ _ARROWS: Final = {"client": "->", "server": "<-", "kit": "--"}
 
 
 def _location(report: CheckReport) -> dict[str, Any]:
-    # Code scanning wants a file; what was checked is the nearest that there is.
+    # Code scanning needs a file; the target's name is the closest thing to one.
     name = clean(report.target)
     return {
         "physicalLocation": {"artifactLocation": {"uri": quote(name, safe="/:.-_~")}, "region": {"startLine": 1}},

@@ -24,10 +24,10 @@ from trio_mcp.conformance.report.view import (
 __all__ = ["event_line", "failure_lines", "table"]
 
 WIDTH = 100
-"""Columns. The number is fixed, so that a report is the same in a terminal and in a file."""
+"""Columns; fixed, so that a report is the same in a terminal and in a file."""
 
 MAX_EVENTS = 60
-"""The most events of a failure that are shown. Chosen: a shrunk one has a few."""
+"""The most events of a failure that are shown. Chosen: a shrunk failure has only a few."""
 
 COLUMNS = {"held": "held", "broken": "broken", "not exercised": "no occasion", "not checkable": "can't check"}
 
@@ -43,7 +43,7 @@ def _lines(report: CheckReport) -> Iterator[str]:
     yield f"  {report.side} over {clean(report.transport)}, {revisions or 'no revision'}, seed {report.seed}"
     yield (
         f"  {report.examples} examples, {report.requests} requests, {report.seconds:.1f} s"
-        f" ({report.generating:.1f} s of it to make them)"
+        f" ({report.generating:.1f} s of that to generate the examples)"
     )
     yield ""
     yield from _by_section(report)
@@ -64,14 +64,14 @@ def _by_section(report: CheckReport) -> Iterator[str]:
     width = max([len("section"), *(len(section.path) for section in found)])
     yield f"{'section':{width}}" + "".join(f"{COLUMNS[status]:>13}" for status in STATUSES)
     for section in found:
-        # Zero is shown as a dot: most numbers of a section are zero and would hide the others.
+        # Zero is shown as a dot: most numbers in a section are zero and would hide the others.
         yield f"{section.path:{width}}" + "".join(f"{section.counts[status] or '·':>13}" for status in STATUSES)
     counts = counted(report.outcomes)
     yield f"{'in all':{width}}" + "".join(f"{counts[status]:>13}" for status in STATUSES)
 
 
 def failure_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield the lines about a broken rule: what it asks, what is wrong, and the exchange that shows it."""
+    """Yield the lines about a broken rule: what it requires, what is wrong, and the exchange that shows it."""
     rule, failure = outcome.rule, outcome.failure
     known = "  (known)" if outcome.known else ""
     yield f"✗ {rule.id}  {rule.level}{known}"
@@ -82,7 +82,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     yield textwrap.fill(problem_of(outcome), WIDTH, initial_indent="  → ", subsequent_indent="    ")
     yield f"  {repeats(failure)}, in revision {failure.revision}"
     prologue, rest = transcript_of(failure)
-    # A prologue that broke the rule itself is what matters.
+    # If the event that broke the rule is in the prologue, the prologue is shown.
     if any(each.is_bad for each in prologue):
         prologue, rest = [], prologue + rest
     # The whole transcript is in the HTML page, and in the file that replays it.
@@ -101,7 +101,7 @@ ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}
 def event_line(shown: ShownEvent) -> str:
     """Return an event in a line."""
     event = shown.event
-    # The main connection has the number 0, and in most exchanges it is the only one.
+    # The main connection, which is the only one in most exchanges, has the number 0, and is shown without it.
     where = f"[{event.connection}] " if event.connection else ""
     text = f"{shown.time:8.3f} s  {ARROWS[event.sender]} {where}{shown.label}  {shown.detail}".rstrip()
     return ("  ✗ " if shown.is_bad else "    ") + shorten(text, WIDTH - 4)

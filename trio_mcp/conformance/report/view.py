@@ -1,7 +1,7 @@
-"""The common words of all forms of a report: sections, counts, and an event in a line.
+"""The parts that all formats of a report share: sections, counts, sentences, and an event in a line.
 
-All of it is text of a target, so nothing here is safe for HTML or XML yet; but no character in it is hidden or controls
-a terminal, and no secret is left.
+Most of this text comes from a target, so nothing here is safe for HTML or XML yet. But the events have no character
+that is hidden or controls a terminal, and no secret.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ __all__ = [
 ]
 
 STATUSES: Final[tuple[Status, ...]] = ("broken", "held", "not exercised", "not checkable")
-"""The statuses in the order in which they are shown: the worst first."""
+"""The statuses in the order in which they are shown, the worst first."""
 
 _ENDINGS: Final[dict[Ended, str]] = {
-    "time": "The time was up after {examples}; with more of it the others would be run.",
+    "time": "The time was up after {examples}; with more time the others would be run.",
     "bytes": "The budget of bytes was used up after {examples}.",
     "interrupted": "It was interrupted: this is what was found until then.",
     "target died": "The target died after {examples}, and could not be reached again.",
     "target hangs": "The target stopped responding after {examples}.",
-    "target floods": "The target sent more than anyone wants to keep, so it ended after {examples}.",
+    "target floods": "The target sent more than the check can keep, so the check ended after {examples}.",
 }
 
-# Invisible characters, some of which can reorder or hide the text around them (UAX #9).
+# The categories of invisible characters, some of which can reorder or hide the text around them (UAX #9).
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 MAX_TEXT: Final = 4000
-"""The most characters of a message that are shown. Chosen: the rest is in the replay file."""
+"""The most characters of a message that are shown. Chosen: the replay file has the rest."""
 
 
 def clean(text: str, kept: str = "") -> str:
-    """Return a text in which what can't be seen is written as an escape, except for the characters to keep."""
+    """Return a text with its invisible characters written as escapes, except for those to keep."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -70,7 +70,7 @@ def clean(text: str, kept: str = "") -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text, shortened to a number of characters."""
+    """Return a text, cut to a number of characters."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
@@ -82,7 +82,7 @@ class Section:
     """The outcomes of the rules of one page of the specification.
 
     Attributes:
-        path: The page: ``basic/lifecycle``.
+        path: The page, for example ``basic/lifecycle``.
         outcomes: The outcomes, the worst first.
         counts: How many there are of each status.
     """
@@ -114,13 +114,13 @@ def counted(outcomes: Sequence[Outcome]) -> dict[Status, int]:
 
 @attrs.frozen
 class Coverage:
-    """How many statements of a page of the specification were exercised: those that bind the side that was checked.
+    """How many statements on a page of the specification, of those that bind the checked side, were exercised.
 
     Attributes:
         revision: The revision.
         page: The page.
-        exercised: How many have a rule that held or was broken.
-        idle: How many could be observed, but have no rule that had an occasion or was asked for.
+        exercised: How many have a rule that was held or broken.
+        idle: How many a peer can observe, but have no rule that was selected and had an occasion.
         hidden: How many can't be observed by a peer, or belong to authorization.
     """
 
@@ -136,17 +136,17 @@ def coverage(report: CheckReport) -> list[Coverage]:
     exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
-        # Statements about the other side were not checked, so they would look like a gap.
+        # Statements that bind only the other side are left out: they were not checked, and would look like a gap.
         if statement.binds not in (report.side, "both"):
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
         for place in statement.places:
-            # A sentence counts in each revision that has it and was spoken, so that the share of each revision is
+            # A sentence counts in each revision that has it and was spoken, so that the figures of each revision are
             # complete.
             if place.revision in report.revisions:
                 page = place.section.partition("#")[0]
                 counts.setdefault((place.revision, page), Counter())[kind] += 1
-    # They are sorted by page, and then by revision from the newest, which keeps the order of the pages.
+    # The pages are sorted by name and then, stably, by revision from the newest.
     pages = sorted(counts.items())
     return [
         Coverage(revision, page, **count)
@@ -158,12 +158,12 @@ _TITLES: Final = {"mrtr": "Multi round-trip requests", "streamable-http": "Strea
 
 
 def page_title(path: str) -> str:
-    """Return the name of a page for people."""
+    """Return the title of a page, for people to read."""
     return " / ".join(_TITLES.get(part, part.replace("-", " ").capitalize()) for part in path.split("/"))
 
 
 def ending(report: CheckReport) -> str:
-    """Say what ended the check, and whether more of something would find more."""
+    """Return a sentence on why the check ended, and on what would let it try more."""
     if report.ended != "complete":
         return _ENDINGS[report.ended].format(examples=f"{report.examples} of {report.wanted} examples")
     if report.examples >= report.wanted:
@@ -173,7 +173,7 @@ def ending(report: CheckReport) -> str:
 
 
 def repeats(failure: Failure) -> str:
-    """Say how often a failure was seen when it was run again."""
+    """Return how often a failure was seen when it was run again, in words."""
     if not failure.of:
         return "not run again"
     if failure.is_rare:
@@ -199,7 +199,7 @@ def headline(report: CheckReport) -> str:
     if known:
         parts.append(f"{known} known from the baseline")
     if report.status == 2:
-        parts.append("but that is not decided: " + "; ".join(report.doubts))
+        parts.append("but the result is undecided: " + "; ".join(report.doubts))
     return ", ".join(parts)
 
 
@@ -212,14 +212,14 @@ def _number(count: int, one: str, many: str) -> str:
 
 @attrs.frozen
 class ShownEvent:
-    """An event, as it is shown.
+    """An event, as it is displayed.
 
     Attributes:
         event: The event, masked.
-        label: Its kind, in a few words: ``tools/call #3``.
+        label: Its kind in a few words, for example ``tools/call #3``.
         detail: Its content, in a line that may be long.
         time: Seconds since the first event that matters.
-        is_bad: Whether it is the one that breaks the rule.
+        is_bad: Whether it is the event that breaks the rule.
     """
 
     event: Event
@@ -230,12 +230,12 @@ class ShownEvent:
 
 
 def transcript_of(failure: Failure) -> tuple[list[ShownEvent], list[ShownEvent]]:
-    """Return the events of a failure: those of its prologue, and those that matter."""
+    """Return the events of a failure as they are displayed: those of its prologue, and those that matter."""
     return shown(failure.transcript, failure.at)
 
 
 def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[ShownEvent]]:
-    """Return the events of a transcript as they are shown: those before its first example, and the rest.
+    """Return the events of a transcript as they are displayed: those before its first example, and the rest.
 
     Args:
         transcript: The events.
@@ -253,7 +253,7 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[
 
 
 def folded(events: Sequence[ShownEvent]) -> list[ShownEvent]:
-    """Return events with the standard error of each connection in one line, where the first line of it was."""
+    """Return events with the standard error of each connection as one event, in the place of its first line."""
     said: dict[int, list[ShownEvent]] = {}
     for each in events:
         if _is_stderr(each):
@@ -272,13 +272,14 @@ def _is_stderr(shown: ShownEvent) -> bool:
 
 
 def problem_of(outcome: Outcome) -> str:
-    """Return what is wrong, if the rule is broken."""
+    """Return what is wrong if the rule is broken, and an empty string otherwise."""
     return "" if outcome.failure is None else clean(mask_text(outcome.failure.problem))
 
 
 def _shown(event: Event, began: float, is_bad: bool) -> ShownEvent:
     label, detail = _described(event)
-    # The text is shortened first: the message may have megabytes, and an escape takes up to ten characters.
+    # The text is shortened before it is cleaned: a message may have megabytes, and an escape takes up to ten
+    # characters.
     return ShownEvent(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
 
@@ -288,8 +289,8 @@ def _described(event: Event) -> tuple[str, str]:
         case "message":
             return _message(event.message)
         case "text":
-            # Bytes are cut before they are decoded, perhaps in the middle of a character, so what is left of it is
-            # written as an escape.
+            # The bytes are cut before they are decoded, perhaps in the middle of a character, whose remaining bytes are
+            # then written as escapes.
             return "not JSON", (event.text or b"")[:MAX_TEXT].decode("utf-8", "backslashreplace")
         case "request":
             return f"{facts.get('method')} {facts.get('path', '')}".strip(), _headers(event)
@@ -315,7 +316,7 @@ _MARKS: Final = {
     "unsent": ("could not be sent", "{reason}"),
     "stderr": ("standard error", "{text}"),
 }
-"""The label and the detail of a mark."""
+"""The label and the detail of each mark."""
 
 
 def _mark(event: Event) -> tuple[str, str]:
@@ -331,7 +332,7 @@ def _mark(event: Event) -> tuple[str, str]:
     return what, _json(rest) if rest else ""
 
 
-# These headers are in every request of a client, so they say nothing.
+# Headers that are in nearly every request or response, so that they say nothing.
 _DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
 
 
@@ -359,7 +360,7 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def _id(value: Any) -> str:
-    # The id is shown as JSON, so that 1 and "1" differ: some rules are about confusing them.
+    # The id is shown as JSON, so that 1 and "1" differ: some rules are about a peer that confuses them.
     return shorten(_json(value), 24)
 
 

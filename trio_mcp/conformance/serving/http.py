@@ -1,4 +1,4 @@
-"""A generated server over Streamable HTTP, in both eras, written with h11 so that it controls each byte."""
+"""A generated server over Streamable HTTP, in both eras, written with h11 so that the kit controls each byte."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ __all__ = ["PATH", "HttpServing"]
 
 PATH: Final = "/mcp"
 RETRY: Final = 0.01
-"""Seconds after which a client is asked to resume a stream that was cut (chosen: no example should wait for it)."""
+"""Seconds after which a client is asked to resume a stream that was cut (chosen: short, so that no example waits
+long)."""
 QUIET_TURNS: Final = ("plain", "error", "extra", "gone")
 """The turns that send one message, so that a response without a stream can carry them."""
 
 
 @attrs.define(eq=False)
 class _Session:
-    """A session, or in the modern era the client.
+    """A session; in the modern era, or if the server gives no session, the client as a whole.
 
     Attributes:
         number: The number of the connection.
         id: The session's id; empty if it has none.
-        server: The server that meets its messages.
+        server: The server that handles its messages.
         owed: The messages that are still due on streams that were cut, by the id of their last event.
     """
 
@@ -52,9 +53,9 @@ class HttpServing:
 
     Args:
         script: The script of the server.
-        tape: Notes all that passes.
-        deadline: Seconds that the client gets for a response to a question.
-        guard: Tells the client from web pages; None if nothing else can connect.
+        tape: Records everything that passes.
+        deadline: Seconds that the client has to respond to a request from the server.
+        guard: Refuses requests from web pages; None if only the client can connect.
     """
 
     def __init__(self, script: Script, tape: Tape, deadline: float, guard: HostGuard | None = None) -> None:
@@ -88,15 +89,16 @@ class HttpServing:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
         if self._guard is not None and self._guard.check(Headers(request.headers)) is not None:
-            # The request is not noted: it comes from a web page, and would be judged as the client's.
+            # The request is not noted: it comes from a web page, and rules would judge it as the client's.
             await wire.send(h11.Response(status_code=403, headers=[("content-length", "0")]), h11.EndOfMessage())
             return
-        # The rest of the URL is the client's own: a query does not make it another endpoint.
+        # A query is ignored: it does not make the path a different endpoint.
         if path.partition("?")[0] != PATH:
-            # Other requests, such as those for an icon, do not belong to MCP.
+            # Requests for other paths, for example for an icon, are not part of MCP.
             secret = sorted({"authorization", "cookie", "mcp-session-id"} & set(headers))
             self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path, secret=secret)
-            # A client that follows this goes to another origin, which it must not do for an icon (basic#icons).
+            # A client that follows this redirect goes to another origin, which it must not do for an icon
+            # (basic#icons).
             moved = [("location", elsewhere(f"http://{headers.get('host')}") + MOVED)] if path == ICON else []
             response = h11.Response(status_code=302 if moved else 404, headers=[("content-length", "0"), *moved])
             await wire.send(response, h11.EndOfMessage())
@@ -104,8 +106,8 @@ class HttpServing:
         self._exchanges += 1
         exchange = self._exchanges
         message, is_json = _parsed(body)
-        # The session comes before the note of the request: if the request opens it, it comes first on the tape, with
-        # its number.
+        # The session is looked up before the request is noted: if the request opens it, its opening comes first on the
+        # tape.
         session = self._session_of(headers, message)
         number = session.number if session is not None else self._newest
         self._tape.note(
@@ -129,7 +131,8 @@ class HttpServing:
             await self._post(place, session, message, is_json)
         elif method == "GET" and not self._script.modern:
             await self._get(place, session, headers)
-        # A session without an id can't be ended. A client must live with 405 then (2025-11-25, Session Management).
+        # A session without an id can't be ended. A client must accept 405 in that case (2025-11-25, Session
+        # Management).
         elif method == "DELETE" and session.id:
             del self._sessions[session.id]
             await place.plain(200)
@@ -137,20 +140,20 @@ class HttpServing:
             await place.plain(405)
 
     def _session_of(self, headers: Mapping[str, str], message: Any) -> _Session | None:
-        """Return the session of a request; one that opens it makes it."""
+        """Return the session of a request; create it if the request opens one."""
         opens = is_request(message) and message["method"] == "initialize"
         if self._script.modern or not self._script.has_session:
-            # There is one client, and so one session, without an id; `initialize` begins it again.
+            # There is one client, and so one session without an id; `initialize` replaces it.
             if "" not in self._sessions or (opens and not self._script.modern):
                 self._sessions[""] = self._new("", headers)
             return self._sessions[""]
         if opens and "mcp-session-id" not in headers:
-            # Both ends of the range of characters that an id may have, 0x21 to 0x7E (2025-11-25, Session Management): a
-            # client has to send them back as they are.
+            # The id has characters from both ends of the allowed range, 0x21 to 0x7E (2025-11-25, Session Management):
+            # a client has to send them back unchanged.
             session = self._new(f"session-{self._count}~!", headers)
             self._sessions[session.id] = session
             return session
-        # Unknown ids lead to 404, and a client must then open a new session, which is what the turn `gone` is for.
+        # An unknown id gets a 404, after which a client must open a new session. The turn `gone` tests that.
         return self._sessions.get(headers.get("mcp-session-id", ""))
 
     def _new(self, session_id: str, headers: Mapping[str, str]) -> _Session:
@@ -168,11 +171,11 @@ class HttpServing:
         if not is_json:
             await place.plain(400)
         elif not is_request(message):
-            # The message is taken before the response, so that its effect, a cancellation above all, has come when the
-            # client reads the 202.
+            # The message is handled before the response is sent, so that its effect, especially a cancellation, is
+            # there when the client reads the 202.
             await session.server.take(message, place.refuse)
             await place.plain(202)
-        # Where the server gives no session, none can be lost: the turn is then a plain one.
+        # Where the server gives no session, none can be lost: the turn `gone` is then a plain one.
         elif (turn := session.server.next_turn(message)) == "gone" and session.id:
             del self._sessions[session.id]
             await place.plain(404)
@@ -183,28 +186,29 @@ class HttpServing:
             given = session.id if message["method"] == "initialize" else ""
             await place.streamed(lambda send: session.server.take(message, send, turn), given)
         else:
-            # The messages are kept until all are known: a response in JSON has a length, and a single message.
+            # The messages are collected first: a response in JSON has a length, and a single message.
             answers = await _answers(session, message, turn)
             await place.json(answers, session.id if message["method"] == "initialize" else "")
 
     async def _cut(self, place: _Place, session: _Session, message: Any) -> None:
         self._events += 1
         event_id = f"event-{self._events}"
-        # The result is there before the stream breaks, so that a client that resumes at once does not come too early.
+        # The result is ready before the stream ends, so that a client that resumes at once does not come too early.
         session.owed[event_id] = await _answers(session, message)
         await place.stream_head()
         place.note("text", text=b"", event_id=event_id, retry=RETRY)
-        # The event has an id and no data: after it a server may end a stream and be resumed later (2025-11-25, Sending
-        # Messages to the Server).
+        # The event has an id and no data: after such an event, a server may end a stream that the client then resumes
+        # (2025-11-25, Sending Messages to the Server).
         await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
-        # The end is orderly: the server has decided on it, and a client must not treat its request as lost.
+        # The stream ends in an orderly way: the server chose to end it, and a client must not treat its request as
+        # lost.
         await place.end()
 
     async def _get(self, place: _Place, session: _Session, headers: Mapping[str, str]) -> None:
-        # The messages are taken out, as each must come on one stream only: a second GET with the same id finds nothing
+        # The messages are removed, as each must come on one stream only: a second GET with the same id finds nothing
         # due.
         owed = session.owed.pop(headers.get("last-event-id", ""), None)
-        # Only a stream for the session may be refused. A stream that was cut is always resumed by the same method.
+        # Only a GET for the session's own stream may be refused; a stream that was cut can always be resumed by a GET.
         if owed is None and not self._script.listens:
             await place.plain(405)
             return
@@ -221,7 +225,7 @@ class HttpServing:
 
 @attrs.define(eq=False)
 class _Place:
-    """Writes the response to an HTTP request, and notes it."""
+    """Writes and notes the response to an HTTP request."""
 
     tape: Tape
     wire: H11Stream
@@ -246,7 +250,7 @@ class _Place:
         await trio.lowlevel.checkpoint()
 
     async def plain(self, status: int) -> None:
-        """Respond with a status alone."""
+        """Respond with only a status."""
         await self._head(status, [("content-length", "0")])
         await self.end()
 
@@ -265,7 +269,7 @@ class _Place:
         await self._head(200, [("content-type", "text/event-stream"), ("cache-control", "no-store")], session_id)
 
     async def streamed(self, produce: Callable[[Send], Awaitable[None]], session_id: str = "") -> None:
-        """Respond with a stream of what a function sends; it is cancelled if the client leaves."""
+        """Respond with a stream of what a function sends; the function is cancelled if the client leaves."""
         await self.stream_head(session_id)
 
         async def send(message: Any) -> None:
@@ -273,8 +277,8 @@ class _Place:
             await self.wire.send(h11.Data(data=encode_event(json.dumps(message).encode())))
 
         left = False
-        # This takes two tasks: in the modern era a client cancels by closing the stream, which must be seen while the
-        # handler is at work.
+        # Two tasks are needed: in the modern era a client cancels by closing the stream, which must be noticed while
+        # the function is still running.
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
@@ -288,7 +292,8 @@ class _Place:
                 await produce(send)
             except GONE:
                 left = True
-            # The other task reads, and would wait for a client that has no reason to send or to leave.
+            # The other task is still reading, and would wait for a client that has no reason to send anything or to
+            # leave.
             nursery.cancel_scope.cancel()
         if left:
             self.note("end", "client", cut=True, by="client")
@@ -298,7 +303,7 @@ class _Place:
 
 
 async def _answers(session: _Session, message: Any, turn: str = "plain") -> list[Any]:
-    """Return the messages with which a session meets a message."""
+    """Return the messages with which a session responds to a message."""
     answers: list[Any] = []
 
     async def keep(answer: Any) -> None:
@@ -311,6 +316,7 @@ async def _answers(session: _Session, message: Any, turn: str = "plain") -> list
 def _parsed(body: bytes) -> tuple[Any, bool]:
     try:
         return json.loads(body), True
-    # A body that is not UTF-8 raises this, too. The rules find the client's mistakes; this server responds with 400.
+    # A body that is not UTF-8 raises this, too. The server just responds with 400; the rules find the client's
+    # mistakes.
     except ValueError:
         return None, False

@@ -13,13 +13,13 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["serve_lines"]
 
 MAX_LINE: Final = 16 * 1024 * 1024
-"""Bytes (chosen): a client that writes more without a newline is cut off."""
+"""Bytes of a line, at most (chosen): a client that writes more without a newline is cut off."""
 
 
 async def serve_lines(
     server: ScriptedServer, stream: trio.abc.Stream, tape: Tape, *, number: int, transport: str
 ) -> None:
-    """Serve a client until it closes the stream, and note on a tape all that passes."""
+    """Serve a client until it closes the stream, and note everything that passes on a tape."""
     tape.note("open", "client", connection=number, transport=transport)
     turn = trio.Lock()
 

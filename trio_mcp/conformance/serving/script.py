@@ -1,4 +1,4 @@
-"""The script of a generated server: its lists, and how it meets the requests of the client, in turn."""
+"""The script of a generated server: its lists, and how it responds to each request of the client in turn."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ EVERY_TURN: Final = {
     "late": "the result, after that of the next request or a short wait",
     "error": "an internal error",
     "log": "a log message, then the result",
-    "extra": "a result with members that no revision knows",
-    "noise": "a notification that no revision knows, then the result",
+    "extra": "a result with members that no revision has",
+    "noise": "a notification that no revision has, then the result",
     "stray": "a response to a request that was never sent, then the result",
     "again": "the result, twice",
     "malformed": "an object without a method, then the result",
 }
-"""How a request may be met, in both eras."""
+"""The ways of responding to a request, in both eras."""
 
 LEGACY_TURNS: Final = {
-    "ping": "a ping of the server's, then the result",
-    "unknown": "a request of the server's that no revision knows, then the result",
+    "ping": "a ping from the server, then the result",
+    "unknown": "a request from the server that no revision has, then the result",
     "ask": "a question of each kind that the client has declared, then the result",
     "undeclared": "a question of each kind that the client has not declared, then the result",
     "withdrawn": "a question that is cancelled at once, then the result",
@@ -36,18 +36,18 @@ LEGACY_TURNS: Final = {
     "gone": "over HTTP: status 404, as if the session had ended",
     "cut": "over HTTP: an event with an id, then the end of the stream; the result follows when the client resumes it",
 }
-"""How else a request may be met in the legacy era."""
+"""Further ways of responding to a request in the legacy era."""
 
 MODERN_TURNS: Final = {
     "input": "a result that asks for input of each kind that the client has declared; the retry gets the result",
     "state": "a result that only has a state for the retry",
     "undeclared": "a result that asks for input of each kind that the client has not declared",
-    "untyped": "a result without a resultType, as older servers give",
+    "untyped": "a result without a resultType, as older servers send",
 }
-"""How else a request may be met in the modern era."""
+"""Further ways of responding to a request in the modern era."""
 
 OBJECT: Final[dict[str, Any]] = {"type": "object", "properties": {}}
-# A dot is allowed in a name, but model providers refuse it, and want no more than 64 characters. A client that renames
+# A dot is allowed in a name, but model providers refuse it, and allow no more than 64 characters. A client that renames
 # tools must still call them by the names that the server gave.
 NAMES: Final = ("add", "echo", "look.up", "A-1_b", "x" * 64, "get_weather")
 SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
@@ -74,20 +74,20 @@ SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
     },
 )
 BASE: Final = "https://base.invalid"
-"""Stands for the URL of the server, until that is known."""
-# A client must not load the reference by itself.
+"""A placeholder for the URL of the server, until that is known."""
+# A client must not load this schema's reference by itself.
 REMOTE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"$ref": f"{BASE}/schema.json"}},
 }
-# A client over HTTP must not call this tool, as its annotation breaks a rule.
+# A client over HTTP must not call this tool, as its header annotation is invalid.
 UNCALLABLE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
 }
 URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
-# This is a tuple, not a set: the same seed must give the same scripts in every process, and the order of strings in a
-# set differs.
+# This is a tuple, not a set, in which the order of strings differs between processes: the same seed must give the same
+# scripts in each.
 DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
 
@@ -97,15 +97,15 @@ class Script:
 
     Attributes:
         revision: The revision that it speaks.
-        answers: The revision that it answers ``initialize`` with; that of the script, or one that does not exist.
+        answers: The revision in its response to ``initialize``: the script's own, or one that does not exist.
         declared: The capabilities that it declares.
         tools: Its tools, as they are listed.
         resources: Its resources.
         prompts: Its prompts.
         pages: How many items a page of a list has.
-        blank: Whether the second page of a list of tools is at an empty cursor.
-        turns: How it meets the requests after the opening, in turn; after the last one, plainly.
-        streams: Whether it responds with streams over HTTP, or with JSON where a single message is enough.
+        blank: Whether the second page of the list of tools has an empty cursor.
+        turns: How it responds to each request after the opening in turn; after the last of these, plainly.
+        streams: Whether its responses over HTTP are always streams, and not JSON where a single message is enough.
         has_session: Whether it gives a session over HTTP, in the legacy era.
         listens: Whether it offers a stream for its own messages over HTTP, in the legacy era.
     """
@@ -125,17 +125,17 @@ class Script:
 
     @property
     def modern(self) -> bool:
-        """Whether it is of the modern era."""
+        """Whether the server is one of the modern era."""
         return self.revision not in LEGACY_REVISIONS
 
     def simpler(self) -> list[Script]:
-        """Return scripts that are simpler in one way, the boldest first."""
+        """Return scripts that are simpler in one way each, the greatest simplification first."""
         found = [attrs.evolve(self, turns=self.turns[:at] + self.turns[at + 1 :]) for at in range(len(self.turns))]
         # Halves are tried first: most turns have nothing to do with a fault, and each attempt is a run of the client.
         if len(self.turns) > 2:
             half = len(self.turns) // 2
             found = [attrs.evolve(self, turns=self.turns[:half]), attrs.evolve(self, turns=self.turns[half:]), *found]
-        # A turn can't always be left out, as it decides which request the later ones meet; a plain one keeps their
+        # A turn can't always be left out, as that would move the later ones to other requests; a plain one keeps their
         # places.
         found += [
             attrs.evolve(self, turns=(*self.turns[:at], "plain", *self.turns[at + 1 :]))
@@ -147,7 +147,7 @@ class Script:
             if len(items) > 1:
                 found.append(attrs.evolve(self, **{field: items[:1]}))
         plain: dict[str, Any] = {
-            # Ten items are more than a script has, so all of them fit on one page.
+            # No list of a script has more than ten items, so all of them fit on one page.
             "pages": 10,
             "blank": False,
             "streams": False,
@@ -167,7 +167,7 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
                 "description": f"The tool {name}.",
                 "inputSchema": schema,
                 **({"outputSchema": schema} if schema is REMOTE else {}),
-                # The server declares no tasks, so the tool is called without one, whatever it says.
+                # The server declares no tasks, so the client must call the tool without one, whatever this says.
                 **({"execution": {"taskSupport": "required"}} if schema is OBJECT and revision == "2025-11-25" else {}),
             }
             for name, schema in zip(names, schemas, strict=False)
@@ -182,18 +182,18 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
 def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
     """Generate servers of a revision."""
     legacy = revision in LEGACY_REVISIONS
-    # Turns that only one era has are as likely as those that both have.
+    # Turns of one era are as likely as turns of both.
     own = sorted(LEGACY_TURNS if legacy else MODERN_TURNS)
     turns = st.sampled_from(sorted(EVERY_TURN)) | st.sampled_from(own)
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))
     prompts = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
     known = [name for name in DECLARABLE if name != "completions" or revision >= "2025-03-26"]
-    # Most scripts declare everything: what is not declared gives the client nothing to do.
+    # Most scripts declare everything: an undeclared capability gives the client nothing to do.
     declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
     return Script(
         revision,
-        # This happens in one of twelve scripts: a client should leave then (basic/lifecycle#version-negotiation), so
-        # the example tests nothing else.
+        # One legacy script in twelve names a version that does not exist: a client should then leave
+        # (basic/lifecycle#version-negotiation), so the example tests nothing else.
         "1999-12-31" if legacy and draw(st.integers(0, 11)) == 7 else revision,
         tuple(sorted(declared)),
         draw(_tools(revision)),

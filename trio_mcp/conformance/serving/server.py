@@ -1,4 +1,4 @@
-"""A generated server at work: it meets the messages of one client as its script says, over any transport."""
+"""A generated server at work: it handles the messages of one client as its script says, over any transport."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.types import error_codes, meta
 __all__ = ["FOREIGN", "ICON", "MOVED", "ScriptedServer", "Send", "elsewhere"]
 
 Send = Callable[[Any], Awaitable[None]]
-"""Sends a message on the stream that belongs to the request being met, and notes it on the tape."""
+"""Sends a message on the stream that belongs to the request being handled, and notes the message on the tape."""
 
 FORM: Final[dict[str, Any]] = {
     "type": "object",
@@ -25,7 +25,7 @@ FORM: Final[dict[str, Any]] = {
     "required": ["name"],
 }
 LATE: Final = 0.05
-"""Seconds for which a late result waits for another request (chosen: longer than a turn of any client's loop)."""
+"""Seconds for which a late result waits for another request (chosen: longer than a turn of a client's event loop)."""
 
 
 def _notice(method: str, **params: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
     Args:
         declared: The capabilities.
         revision: The revision spoken.
-        base: Where the URLs lead to.
+        base: The beginning of URLs to which the questions lead.
     """
     sampling, modes = declared.get("sampling"), declared.get("elicitation")
     found: list[tuple[str, dict[str, Any]]] = []
@@ -67,10 +67,11 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
                 ("sampling/createMessage", {**with_tools, "toolChoice": {"mode": mode}})
                 for mode in ("none", "required")
             ]
-    # An empty `elicitation` means forms alone, as before there were modes (2025-11-25, Elicitation, Capabilities).
+    # An empty `elicitation` means forms only, as it did before there were modes (2025-11-25, Elicitation,
+    # Capabilities).
     if modes is not None and ("form" in modes or "url" not in modes):
         found.append(("elicitation/create", {"message": "Who are you?", "requestedSchema": FORM}))
-        # A form may have the mode or leave it out; older revisions don't know it.
+        # A form may name its mode or leave it out; older revisions don't have modes.
         if revision >= "2025-11-25":
             found.append(("elicitation/create", {"mode": "form", "message": "Who?", "requestedSchema": FORM}))
     if modes is not None and "url" in modes:
@@ -79,9 +80,9 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
 
 
 def undeclared(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return questions that a client with these capabilities must not be asked."""
+    """Return the questions that a client with these capabilities must not be asked."""
     every: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
-    # A capability that a revision does not have yet is not undeclared but unknown: other rules are about that.
+    # A capability that a revision does not have yet is not undeclared but unknown, which other rules are about.
     if revision < "2025-11-25":
         every = {"roots": {}, "sampling": {}, **({"elicitation": {}} if revision >= "2025-06-18" else {})}
     # Allowed questions are recognized by their content: sampling without tools, for example, is the same question
@@ -109,8 +110,8 @@ FOREIGN: Final = "/foreign.png"
 
 
 def elsewhere(base: str) -> str:
-    """Return the same server as another origin."""
-    # An origin is compared by its text, so this is another one (RFC 6454, section 5), and needs no second server.
+    """Return a URL of the same server that is another origin."""
+    # Origins are compared as text (RFC 6454, section 5), so this is another origin, and needs no second server.
     return base.replace("127.0.0.1", "localhost")
 
 
@@ -119,10 +120,10 @@ class ScriptedServer:
 
     Args:
         script: Its script.
-        tape: Where it notes which of its requests got no response in time.
+        tape: Records which of its requests got no response in time.
         number: The number of the connection.
         deadline: Seconds that the client gets for a response.
-        base: Where the URLs lead to that it gives.
+        base: The beginning of the URLs that it gives.
     """
 
     def __init__(
@@ -142,8 +143,8 @@ class ScriptedServer:
         self._newest = trio.Event()
 
     def next_turn(self, message: Any) -> str:
-        """Return how a message is met, and count it; the opening and notifications are met plainly."""
-        # A client whose opening fails has nothing more to do, so that no later turn would ever be met.
+        """Return how to handle a message, and count it; the opening and notifications are handled plainly."""
+        # A client whose opening fails does nothing more, so no later turn would ever be reached.
         if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
             return "plain"
         # A retry is the second half of a request, not a new one.
@@ -154,7 +155,7 @@ class ScriptedServer:
         return turns[self._turn - 1] if self._turn <= len(turns) else "plain"
 
     async def take(self, message: Any, send: Send, turn: str = "plain") -> None:
-        """Meet a message of the client. A request that is cancelled ends without a response."""
+        """Handle a message of the client. A request that is cancelled ends without a response."""
         if is_response(message):
             if (waiting := self._replies.get(id_key(message.get("id")))) is not None:
                 waiting.set()
@@ -164,8 +165,8 @@ class ScriptedServer:
                 self._running[id_key(message["id"])] = scope
                 await self._meet(message, send, turn)
         elif is_notification(message) and message["method"] == "notifications/cancelled":
-            # The scope of a request that has its response stays in the table, and cancelling it does nothing: response
-            # and cancellation may cross on their way.
+            # The scope of a request stays in the table after its response, and then cancelling it does nothing: a
+            # response and a cancellation may cross on their way.
             running = self._running.get(id_key(member_of(message, "params", "requestId")))
             if running is not None:
                 running.cancel("cancelled by the client")
@@ -173,7 +174,7 @@ class ScriptedServer:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _meet(self, request: dict[str, Any], send: Send, turn: str) -> None:
-        # Each request releases those that are `late`, whose results then come behind its own, in the other order.
+        # Each request releases the results that are `late`, which then come after its own.
         self._newest.set()
         self._newest = trio.Event()
         request_id, params = request["id"], object_of(request.get("params"))
@@ -191,20 +192,20 @@ class ScriptedServer:
             await send(response)
 
     async def _listen(self, request_id: Any, params: dict[str, Any], send: Send) -> None:
-        """Acknowledge a subscription, announce a change if that is wanted, and leave it open."""
+        """Acknowledge a subscription, announce a change if the client wants that, and leave the subscription open."""
         wanted = member_of(params, "notifications", "toolsListChanged")
         offered = {"toolsListChanged": True} if wanted and "tools" in self.script.declared else {}
-        # One connection may carry several subscriptions: by this id the client tells them apart
+        # One connection may carry several subscriptions, which the client distinguishes by this id
         # (basic/patterns/subscriptions).
         fields = {meta.SUBSCRIPTION_ID: request_id}
-        # This comes first: the client must know what it will be told before it is told anything.
+        # The acknowledgement comes first: the client must know what it will be told before it is told anything.
         await send(_notice("notifications/subscriptions/acknowledged", notifications=offered, _meta=fields))
         if offered:
             await send(_notice("notifications/tools/list_changed", _meta=fields))
         await trio.sleep_forever()
 
     async def _before(self, turn: str, params: dict[str, Any], send: Send) -> None:
-        """Do what comes before the response."""
+        """Send the messages that come before the response."""
         if turn in INSERTED:
             await send(INSERTED[turn])
         elif turn == "late":
@@ -223,16 +224,16 @@ class ScriptedServer:
             await self._notify(turn, params, send)
 
     async def _notify(self, turn: str, params: dict[str, Any], send: Send) -> None:
-        """Send the notifications of a turn, as far as they are allowed."""
+        """Send the notifications of a turn, if they are allowed."""
         fields = object_of(params.get("_meta"))
         declared = self.script.declared
         if turn == "progress" and (token := fields.get(meta.PROGRESS_TOKEN)) is not None:
             for done in (1, 2):
                 await send(_notice("notifications/progress", progressToken=token, progress=done, total=2))
-        # A request of the modern era has to ask for log messages: without that, they are the server's fault, not the
-        # client's.
+        # In the modern era a request has to ask for log messages: without that, sending them would be the server's
+        # mistake.
         elif turn == "log" and "logging" in declared and (not self.script.modern or meta.LOG_LEVEL in fields):
-            # The level is the most severe one, so that it passes whatever level the client has set.
+            # The level is the most severe one, so that the message passes whatever level the client has set.
             await send(_notice("notifications/message", level="emergency", data={"why": "the script"}))
         elif turn == "changed" and "tools" in declared:
             await send(_notice("notifications/tools/list_changed"))
@@ -244,7 +245,7 @@ class ScriptedServer:
         """Ask the client, and wait for its reply, which only the rules judge."""
         self._asked += 1
         request_id = f"question-{self._asked}"
-        # The question is kept before it leaves: the reply may come while this task still sends.
+        # The question is registered before it is sent: the reply may come while this task is still sending.
         replied = self._replies[id_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         # A model is slow, so this is where a client may report progress, if it has a token for it.
@@ -276,7 +277,7 @@ class ScriptedServer:
         if (
             self.script.modern
             and turn in ("input", "state", "undeclared")
-            # Only these three may end in a question (basic/patterns/mrtr#supported-requests).
+            # Only the results of these three may ask for input (basic/patterns/mrtr#supported-requests).
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
@@ -295,8 +296,8 @@ class ScriptedServer:
 
     def _input_required(self, params: dict[str, Any], turn: str) -> dict[str, Any]:
         declared = object_of(member_of(params, "_meta", meta.CLIENT_CAPABILITIES))
-        # It must come back exactly as it is (basic/patterns/mrtr): the quotes, the space and the rest break in clients
-        # that put it into JSON, URLs or Base64 by hand.
+        # The state must come back unchanged (basic/patterns/mrtr): its quotes, space and other special characters break
+        # in clients that put it into JSON, URLs or Base64 by hand.
         state = f'state-{len(self._states)} é"\\ +/='
         self._states[state] = turn
         found: dict[str, Any] = {"resultType": "input_required", "requestState": state}
@@ -311,7 +312,7 @@ class ScriptedServer:
         """Return the content of a result, or what is wrong with the request."""
         script = self.script
         opens = {True: ("server/discover",), False: ("initialize", "ping", "logging/setLevel")}
-        # Clients of both eras tell an old server from a new one by this error, so it must be the right one.
+        # Clients that support both eras recognize an old server by this error, so it must be the right one.
         if method in ("initialize", "server/discover", "ping") and method not in opens[script.modern]:
             return "unknown method"
         match method:
@@ -344,14 +345,15 @@ class ScriptedServer:
     def _page(self, method: str, cursor: Any) -> dict[str, Any] | str:
         field, _ = LISTS[method]
         items: Sequence[Any] = getattr(self.script, field, ())
-        # No client could make up such a cursor, or take it apart by accident.
+        # A client could not make up a cursor like this, or parse it, by accident.
         places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
         if self.script.blank and field == "tools":
-            # An empty cursor is one, too: clients that ask `if cursor:` stop here and miss the rest of the list.
+            # An empty cursor is valid, too: clients that test `if cursor:` stop here and miss the rest of the list.
             places[self.script.pages] = ""
         starts = {cursor: at for at, cursor in places.items()}
-        # A request without a cursor asks for the beginning. One that was never given out gets the error that the text
-        # wants (server/utilities/pagination#error-handling), so that a client which makes up its own is found out.
+        # A request without a cursor asks for the beginning. A cursor that was never given out gets the error that the
+        # specification requires (server/utilities/pagination#error-handling), which shows that a client makes up its
+        # own.
         if cursor is not None and cursor not in starts:
             return "unknown cursor"
         start = starts.get(cursor, 0)
@@ -366,18 +368,17 @@ class ScriptedServer:
         urls = (self._base + ICON, elsewhere(self._base) + FOREIGN)
         icons = {"icons": [{"src": url, "mimeType": "image/png"} for url in urls]}
         shown = [{**item, **icons} if self.script.revision >= "2025-11-25" else item for item in items]
-        # The whole text is searched, as the reference may be at any depth of a schema.
+        # The placeholder is replaced in the whole text, as it may be at any depth of a schema.
         found: list[Any] = json.loads(json.dumps(shown).replace(BASE, self._base))
         return found
 
     def _caching(self) -> dict[str, Any]:
-        # The results are never fresh: a client that keeps results would otherwise ask only once, and meet none of the
-        # later turns.
+        # No result may be cached: a client that caches results would ask only once, and reach none of the later turns.
         return {"ttlMs": 0, "cacheScope": "private"} if self.script.modern else {}
 
     @property
     def declared(self) -> dict[str, Any]:
-        """The capabilities that it declares."""
+        """The capabilities that the server declares."""
         changing = {"tools": {"listChanged": True}}
         return {name: changing.get(name, {}) if not self.script.modern else {} for name in self.script.declared}
 

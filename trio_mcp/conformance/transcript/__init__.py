@@ -1,4 +1,4 @@
-"""The traffic between a client and a server, as data: events, the tape that they are recorded on, files of them."""
+"""The traffic between a client and a server as data: events, the tape that records them, and files of them."""
 
 from __future__ import annotations
 

@@ -10,41 +10,41 @@ import attrs
 __all__ = ["Event", "Kind", "Sender"]
 
 Sender: TypeAlias = Literal["client", "server", "kit"]
-"""Who caused an event; ``kit`` for what the recorder itself has to say."""
+"""Who caused an event; ``kit`` for what the kit itself has to say."""
 
 Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end", "close", "mark"]
 """The kind of an event:
 
 * ``open``: a connection was opened; over HTTP, a client began whose exchanges follow. Facts: ``transport``.
-* ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` holds it. Facts: over
-  server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) where the event has them.
-* ``text``: bytes that are not JSON; ``text`` holds them.
+* ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` contains it. Facts:
+  over server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) if the event has them.
+* ``text``: bytes that are not JSON; ``text`` contains them.
 * ``request``: an HTTP request was sent. Facts: ``method``, ``path``, ``headers``. Its body is an event of its own.
 * ``response``: the head of an HTTP response arrived. Facts: ``status``, ``headers``.
-* ``end``: an HTTP response ended. Facts: ``cut`` if it did not end as HTTP wants; ``by`` is who ended it.
+* ``end``: an HTTP response ended. Facts: ``cut`` if it did not end as HTTP requires; ``by`` is who ended it.
 * ``close``: a connection ended. Facts: ``reason``; ``status`` of a process, ``code`` of a WebSocket.
-* ``mark``: something the kit has to say. Facts: ``what``, see `MARKS`, and what belongs to it.
+* ``mark``: a note of the kit itself. Facts: ``what``, see `MARKS`, and the facts that are named there.
 """
 
 MARKS = {
     "overdue": "no response to the request with this `id` came within `seconds`; `by` is who asked, if not the client",
     "quiet": "nothing more came for `seconds`, though nothing prevented it",
     "begin": "an example begins here; what came before is its prologue",
-    "alive": "a request of the kit's own got its response after `seconds`",
-    "dead": "a request of the kit's own got no response within `seconds`",
+    "alive": "a probe of the kit got its response after `seconds`",
+    "dead": "a probe of the kit got no response within `seconds`",
     "unsent": "the kit could not send something: `reason`",
-    "half closed": "the client has ended its sending, and still reads",
+    "half closed": "the client has closed its sending side, and still reads",
     "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
     "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
-    "fetched": "the client asked the server of the kit for something other than MCP, at `path`, with `secret` headers",
+    "fetched": "the client requested something other than MCP from the kit's server, at `path`, with `secret` headers",
     "stderr": "the process wrote `text` to its standard error",
 }
-"""The words of marks."""
+"""The meaning of each mark, by its word."""
 
 
 @attrs.frozen
 class Event:
-    """One thing that happened.
+    """One thing that happened between a client and a server.
 
     Attributes:
         kind: See `Kind`.

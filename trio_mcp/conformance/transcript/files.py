@@ -1,7 +1,7 @@
 """Files of transcripts: JSON lines, the first of which says what the file is.
 
-Every other line is an event: when, from whom, what, and its facts. What is not JSON is kept as text, or as Base64 if it
-is not UTF-8 either. Secrets are masked before a line is written.
+Every other line is an event, with its time, its sender, its kind and its facts. Data that is not JSON is kept as text,
+or as Base64 if it is not UTF-8. Secrets are masked before a line is written.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ FORMAT: Final = "trio-mcp"
 
 VERSION: Final = 1
 MAX_FILE = 256 * 1024 * 1024
-"""Bytes. Chosen: hours of a busy session, and what fits into memory as events."""
+"""Bytes. Chosen: enough for hours of a busy session, and small enough to fit into memory as events."""
 MAX_EVENTS = 1_000_000
-"""Events. Chosen, like the size."""
+"""Events. Chosen for the same reasons as the size."""
 
 _KINDS: Final = frozenset(get_args(Kind))
 _SENDERS: Final = frozenset(get_args(Sender))
 
 
 class TranscriptError(TrioMcpError):
-    """A file is not a transcript, or is malformed: the text says where, and what is wrong."""
+    """A file is not a transcript, or is malformed: the message says where, and what is wrong."""
 
 
 @attrs.frozen
@@ -63,10 +63,10 @@ class Transcript:
 
 
 class TranscriptWriter:
-    """Writes events to a file as they happen: what was written stays, however the program ends.
+    """Writes events to a file as they happen: however the program ends, the file keeps what was written.
 
     Args:
-        file: An open binary file, which stays the caller's.
+        file: An open binary file, which the caller has to close.
         about: Further facts for the first line.
     """
 
@@ -80,7 +80,7 @@ class TranscriptWriter:
         self._line(as_line(self._masker.event(event)))
 
     def _line(self, value: Mapping[str, Any]) -> None:
-        # The line is ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
+        # The line is ASCII only, because a peer may send a lone surrogate, which UTF-8 can't encode.
         self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
         # Each line is flushed to the system: a killed program keeps what it has written, and a reader can follow the
         # file.
@@ -91,10 +91,10 @@ class FileTape(Tape):
     """A tape whose events are written as they happen.
 
     Args:
-        writer: Where they are written.
+        writer: Writes the events.
 
     Attributes:
-        count: How many there were.
+        count: How many events there were.
     """
 
     def __init__(self, writer: TranscriptWriter) -> None:
@@ -103,9 +103,9 @@ class FileTape(Tape):
         self._writer = writer
 
     def note(self, kind: Kind, sender: Sender, **settings: Any) -> Event:
-        """Write an event, and wake those that wait for one."""
+        """Record and write an event, and wake the tasks that wait for one."""
         event = super().note(kind, sender, **settings)
-        # A recorder may run for days, and no task looks back: what is in the file need not stay in memory.
+        # A recorder may run for days, and no task needs earlier events: what is in the file need not stay in memory.
         self.events.clear()
         self._writer.write(event)
         self.count += 1
@@ -130,7 +130,7 @@ def read_object(path: str | Path) -> Mapping[str, Any]:
     """Read a file of the kit that is one JSON object, or the first line of one that has many.
 
     Raises:
-        TranscriptError: If it can't be read, or is something else.
+        TranscriptError: If the file can't be read, or is not one of the kit.
     """
     return _first(path, _content(path))
 
@@ -139,11 +139,11 @@ def kind_of_file(path: str | Path) -> str:
     """Return what a file of the kit says it is: ``transcript``, or ``plan`` for the steps that lead to a failure.
 
     Raises:
-        TranscriptError: If it can't be read, or is something else.
+        TranscriptError: If the file can't be read, or is not one of the kit.
     """
     kind = read_object(path).get(FORMAT)
     if kind not in ("transcript", "plan"):
-        raise TranscriptError(f"{path}: neither a transcript nor a plan, but {kind!r}")
+        raise TranscriptError(f"{path}: this is neither a transcript nor a plan, but {kind!r}")
     return str(kind)
 
 
@@ -160,13 +160,13 @@ def read_transcript(path: str | Path) -> Transcript:
     if about.pop("version", None) != VERSION:
         raise TranscriptError(f"{path}: written by another version of trio-mcp; this one reads version {VERSION}")
     events: list[Event] = []
-    # Bytes are split at line ends alone; a `str` would also be split at U+2028 and similar characters, which JSON may
+    # Bytes are split only at line ends; a `str` would also be split at U+2028 and similar characters, which JSON may
     # contain raw.
     for number, line in enumerate(data.splitlines(), 1):
         if number == 1 or not line.strip():
             continue
-        # The size alone does not bound it: the shortest lines have some fifty bytes, and an event in memory takes many
-        # times that.
+        # The limit on bytes is not enough: the shortest lines have some fifty bytes, and an event in memory takes many
+        # times as much.
         if len(events) == MAX_EVENTS:
             raise TranscriptError(f"{path}: more than {MAX_EVENTS} events")
         try:
@@ -179,7 +179,8 @@ def read_transcript(path: str | Path) -> Transcript:
 def _content(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            # One byte more than is allowed shows that a file is too large. Its size is not asked for: a pipe has none.
+            # Reading one byte more than the limit shows whether the file is too large. Its size would not do: a pipe
+            # has none.
             data = file.read(MAX_FILE + 1)
     except OSError as exc:
         raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
@@ -203,7 +204,7 @@ def _first(path: str | Path, data: bytes) -> Mapping[str, Any]:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    # A file may come from anywhere. One that is nested too deeply is reported like any other malformed file.
+    # A file may come from anywhere, so one that is nested too deeply is reported like any other malformed file.
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as exc:
@@ -215,13 +216,14 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def as_line(event: Event) -> dict[str, Any]:
     """Return an event as the JSON object of a line in a file; its secrets must have been masked."""
-    # The time is rounded to microseconds: more digits would only be noise of the clock, on every line.
+    # The time is rounded to microseconds: more digits on every line would only be noise of the clock.
     line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
     if event.connection:
         line["connection"] = event.connection
     if event.exchange is not None:
         line["exchange"] = event.exchange
-    # The kind decides, not the value: null is a message, too, though a malformed one, and has to come back as one.
+    # This depends on the kind, not on the value: null is a malformed message, but a message, and has to be read back as
+    # one.
     if event.kind == "message":
         line["message"] = event.message
     if event.text is not None:
@@ -301,8 +303,8 @@ def _as_event(line: dict[str, Any]) -> Event:
 def _text(line: dict[str, Any]) -> bytes | None:
     if "base64" in line:
         try:
-            # Without `validate` it would skip characters that are not Base64, and return something other than what was
-            # written.
+            # Without `validate`, characters that are not Base64 would be skipped, and the result would differ from what
+            # was written.
             return base64.b64decode(line["base64"], validate=True)
         except (binascii.Error, ValueError):
             raise ValueError("'base64' must be Base64") from None

@@ -1,7 +1,7 @@
-"""Masks the secrets of a transcript: nothing is written to a file or shown before that.
+"""Masks the secrets of a transcript, before anything is written to a file or shown.
 
-`trio_mcp._secrets` has the list of what counts as one. A value keeps its type, so that a masked message is still a
-valid one; what the protocol itself names, such as ``progressToken``, stays.
+`trio_mcp._secrets` defines what counts as a secret. A masked value keeps its type, so that a masked message is still a
+valid one. Members that the protocol itself defines, such as ``progressToken``, are not masked.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from trio_mcp.conformance.transcript.events import Event
 __all__ = ["Masker"]
 
 MAX_DEPTH = 200
-"""How deep masking looks into a value; anything deeper is masked whole. Chosen: Python's own limit is near 1000."""
+"""The depth to which masking looks into a value; anything deeper is masked whole. Chosen: Python's own limit is near
+1000."""
 MAX_SESSIONS = 10_000
-"""How many ids of sessions a masker remembers."""
+"""How many session ids a masker remembers."""
 
 
 class _As(Enum):
     """The mask for a value and for everything below it."""
 
-    TEXT = "text"  # only what looks like a secret
+    TEXT = "text"  # mask only what looks like a secret
     SECRET = "secret"
-    CREDENTIALS = "credentials"  # of HTTP, behind their scheme
+    CREDENTIALS = "credentials"  # of HTTP: mask all but the scheme
     SESSION = "session"
 
 
 _WIRE: Final = frozenset({"headers", "env", "environ", "environment"})
 """Members whose own members are header fields or environment variables."""
 
-# A JSON schema describes a secret, but holds none: it keeps only the members that describe it.
+# A JSON schema may describe a secret without containing one, so the members of a schema that describe it are not
+# masked.
 _SCHEMAS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _SIGNS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
@@ -49,7 +51,7 @@ _DESCRIBES: Final = _SCHEMAS | {
 
 @attrs.frozen
 class _Where:
-    """The place of a value: the names of the two members around it, and its depth."""
+    """The place of a value: the name of its member, that of the member around it, and its depth."""
 
     name: str = ""
     around: str = ""
@@ -66,7 +68,7 @@ class _Where:
 class Masker:
     """Masks the secrets of one transcript.
 
-    The ids of sessions get a name each, ``session-1`` and so on, so that a reader can still distinguish them.
+    Each session id is replaced by a name, ``session-1`` and so on, so that a reader can still distinguish sessions.
     """
 
     def __init__(self) -> None:
@@ -74,14 +76,14 @@ class Masker:
         self._numbered = 0
 
     def event(self, event: Event) -> Event:
-        """Return an event without its secrets; one from which something was taken has the fact ``masked``."""
+        """Return an event without its secrets; if anything was masked, the event has the fact ``masked``."""
         text = event.text
         if text is not None:
-            # The way there and back keeps every byte that is not UTF-8.
+            # `surrogateescape` preserves every byte that is not UTF-8.
             text = mask_text(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         message, facts = self.value(event.message), self.value(dict(event.facts))
-        # The same object is returned where nothing was taken out: the mark says that the bytes are not those that were
-        # sent, and must not appear where they are.
+        # An event in which nothing was masked is returned unchanged: `masked` says that the bytes differ from those
+        # that were sent.
         if text == event.text and message == event.message and facts == event.facts:
             return event
         return attrs.evolve(event, text=text, message=message, facts={**facts, "masked": True})
@@ -91,7 +93,7 @@ class Masker:
         if name is None:
             self._numbered += 1
             name = self._sessions[identifier] = f"session-{self._numbered}"
-            # Only a trace that runs for days forgets a value: if it came again, it would get another number.
+            # Only in a trace that runs for days is an id forgotten: if it came again, it would get another number.
             if len(self._sessions) > MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
         return name
@@ -101,7 +103,7 @@ class Masker:
 
         Args:
             value: The value; it is not changed.
-            name: The name that it stands under.
+            name: The name of its member.
         """
         return self._masked(value, _as(name, value), _Where(name))
 
@@ -114,17 +116,17 @@ class Masker:
             case list() | tuple():
                 # The copy has the same type, so that a value that has not changed stays equal.
                 return type(value)(self._items(value, how, where))
-            # Neither can be a secret, and the last case would treat true as a number and return false.
+            # Neither can be a secret, and the last case would treat true as a number and return False.
             case None | bool():
                 return value
             case str():
                 return self._text(value, how)
             case _:
-                return value if how is _As.TEXT else type(value)(0)  # a number stays one of its kind
+                return value if how is _As.TEXT else type(value)(0)  # a number stays a number of its type
 
     def _object(self, value: dict[Any, Any], how: _As, where: _Where) -> dict[Any, Any]:
         schema = how is not _As.TEXT and _is_schema(value, where)
-        # One member of a pair has the name of what the other one holds.
+        # In a pair of members, one has the name, and the other the value.
         names = {LABELS[label]: value[label] for label in LABELS if isinstance(value.get(label), str)}
         if value.get("kind") == "Secret":  # of Kubernetes
             names |= dict.fromkeys(("data", "stringData"), "secret")
@@ -137,7 +139,7 @@ class Masker:
 
     def _items(self, value: list[Any] | tuple[Any, ...], how: _As, where: _Where) -> Iterable[Any]:
         if how is _As.TEXT and all(isinstance(each, str) for each in value):
-            return without_options(value)  # it may be a command line
+            return without_options(value)  # the list may be a command line
         return (self._item(each, how, where) for each in value)
 
     def _item(self, item: Any, how: _As, where: _Where) -> Any:
@@ -145,14 +147,14 @@ class Masker:
             name, value = item
             masked = self._masked(value, _as(str(name), value, Place.WIRE), where.below(str(name)))
             return [name, masked] if isinstance(item, list) else (name, masked)
-        # A list adds no name, but it is a level.
+        # A list adds no name, but one level of depth.
         return self._masked(item, how, _Where(where.name, where.around, where.depth + 1))
 
     def _text(self, value: str, how: _As) -> str:
         match how:
             case _As.TEXT:
                 return mask_text(value)
-            # Each session has a name: with one mask for all, a request under the wrong session would look right.
+            # Each session has its own name: with one mask for all, a request with the wrong session would look right.
             case _As.SESSION if value:
                 return self._session(value)
             # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
@@ -165,7 +167,7 @@ class Masker:
 
 def _as(name: str, value: Any, place: Place = Place.FIELD) -> _As:
     if not is_secret(name, place) or (isinstance(value, (int, float)) and name.lower().endswith("tokens")):
-        return _As.TEXT  # a number of tokens counts them
+        return _As.TEXT  # a number under such a name is a count of tokens
     if name.lower().endswith("authorization"):
         return _As.CREDENTIALS
     return _As.SESSION if names_session(name) else _As.SECRET

@@ -18,8 +18,8 @@ class Tape:
 
     Attributes:
         events: The events so far, in order.
-        traffic: Bytes that were sent and received, as far as wires count them.
-        most: Events that it may hold, as far as wires ask.
+        traffic: Bytes that were sent and received, if the wires count them.
+        most: The number of events at which the tape is full; the tape itself does not enforce it.
     """
 
     def __init__(self, most: float = math.inf) -> None:
@@ -31,7 +31,7 @@ class Tape:
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds as many events as it may."""
+        """Whether the tape has as many events as it may."""
         return len(self.events) >= self.most
 
     def note(
@@ -45,23 +45,23 @@ class Tape:
         text: bytes | None = None,
         **facts: Any,
     ) -> Event:
-        """Record an event, and wake those that wait for one."""
+        """Record an event, and wake the tasks that wait for one."""
         now = trio.current_time() - self._began
         event = Event(kind, sender, connection, exchange, now, message, text, facts)
         self.events.append(event)
-        # The tasks are woken, and the conditions run in them, so what a condition raises is raised there.
+        # The conditions are checked in the waiting tasks, not here, so what a condition raises is raised there.
         self._news.unpark_all()
         return event
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, which is checked after each event; return whether it did within the timeout.
+        """Wait until a condition, checked after each event, is true; return False if it is not within the timeout.
 
         When cancelled, nothing is lost.
         """
         with trio.move_on_after(timeout):
-            # The condition is checked first: it may hold already, and no further event may come.
+            # The condition is checked first: it may be true already, and no further event may come.
             while not condition():
                 await self._news.park()
             await trio.lowlevel.checkpoint()
-        # It is checked once more, because the timeout may strike while the checkpoint waits and the condition holds.
+        # The condition is checked once more: the timeout may strike at the checkpoint, although the condition is true.
         return condition()

@@ -1,4 +1,4 @@
-"""Server-sent events as they were sent: with all that `trio_mcp.http.sse` leaves out, since no client needs it."""
+"""Server-sent events as they were sent, including what `trio_mcp.http.sse` leaves out because no client needs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EventSplitter"]
 
 
 class EventSplitter:
-    """Cuts an event stream into events, wherever its chunks are cut."""
+    """Splits an event stream into events, wherever its chunks begin and end."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -21,22 +21,22 @@ class EventSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes | bytearray) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Yield each complete event: its data, and what it has of ``event_id``, ``event`` and ``retry`` (in seconds).
+        """Yield each complete event: its data, and any ``event_id``, ``event`` and ``retry`` (in seconds) that it has.
 
-        An event without data is one, too, if it has anything else.
+        An event without data is yielded, too, if it has any of the others.
 
         Raises:
             TooMuch: If an event has more than `LONGEST` bytes.
         """
         self._rest += chunk
         self._size += len(chunk)
-        # The limit is for the event, not for each line: endless short `data` lines would fill the memory as well.
+        # The limit is for the whole event, not for each line: endless short `data` lines would fill the memory as well.
         if self._size > LONGEST:
             raise TooMuch(f"an event has more than {LONGEST} bytes")
         # Without this, a long line that comes in many chunks would be copied whole for each of them, in quadratic time.
         if b"\n" not in chunk and b"\r" not in chunk:
             return
-        # A CR at the end waits for its LF, which may be in the next chunk: CRLF is one end of a line, not two.
+        # A CR at the end waits for its LF, which may be in the next chunk: CRLF ends one line, not two.
         held = b"\r" if self._rest.endswith(b"\r") else b""
         *lines, rest = bytes(self._rest.removesuffix(held)).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = bytearray(rest + held)
@@ -48,25 +48,26 @@ class EventSplitter:
             if line:
                 self._take(line)
                 continue
-            # A browser dispatches nothing that has no data, yet takes its id and its `retry` (HTML, Interpreting an
-            # event stream). A priming event has just these, and without them its stream could not be resumed.
+            # A browser does not dispatch an event without data, but does apply its id and its `retry` (HTML,
+            # Interpreting an event stream). A priming event has only these, and without them its stream could not be
+            # resumed.
             if self._data or self._facts:
                 yield b"\n".join(self._data), self._facts
             self._data, self._facts, self._size = [], {}, len(self._rest)
 
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
-        # One space only is part of the syntax (same section): an id may begin with a second one, and must come back
+        # Only one space is part of the syntax (same section): an id may begin with a second one, and must be sent back
         # with it.
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-        # The standard says to ignore an id with NUL, which could not come back in a `Last-Event-ID` header.
+        # The standard says to ignore an id with NUL, which could not be sent back in a `Last-Event-ID` header.
         elif name == b"id" and b"\0" not in value:
             self._facts["event_id"] = value.decode(errors="replace")
         elif name == b"event":
             self._facts["event"] = value.decode(errors="replace")
-        # Nine digits of milliseconds are eleven days. Longer numbers are left out here, as `int` refuses those with
-        # thousands of digits.
+        # Nine digits of milliseconds are eleven days. Longer numbers are ignored, as `int` refuses those with thousands
+        # of digits.
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._facts["retry"] = int(value) / 1000

@@ -15,18 +15,18 @@ from trio_mcp.lines import CHUNK
 __all__ = ["GONE", "H11Stream", "response_reader"]
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-"""The exceptions of a stream once either side has ended the connection."""
+"""The exceptions that a stream raises once either side has ended the connection."""
 
 HEAD_SIZE: Final = 256 * 1024
 """Bytes that the head of a response may have (chosen)."""
 
 
 class H11Stream:
-    """One connection of HTTP/1.1, as far as h11 has read it.
+    """One HTTP/1.1 connection, read through h11.
 
     Args:
         stream: The connection.
-        protocol: The state of h11; by default that of a server.
+        protocol: The h11 state of this side; by default that of a server.
         count: Called with the size of each piece that is read.
 
     Attributes:
@@ -48,7 +48,7 @@ class H11Stream:
 
     @property
     def is_done(self) -> bool:
-        """Whether the exchange is complete, and both sides keep the connection (RFC 9112, section 9.3)."""
+        """Whether the exchange is complete and both sides keep the connection open (RFC 9112, section 9.3)."""
         return self._h11.our_state is self._h11.their_state is h11.DONE
 
     @property
@@ -63,7 +63,7 @@ class H11Stream:
             h11.RemoteProtocolError: If the peer breaks HTTP, or ends the connection in the middle of a message.
         """
         while (event := self._h11.next_event()) is h11.NEED_DATA:
-            # curl waits a second for this before it sends a long body.
+            # A client may wait for this before it sends the body, as curl does for a second.
             if self._h11.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=100, headers=[]))
             await self._receive()
@@ -88,7 +88,7 @@ class H11Stream:
         return request, bytes(body)
 
     def next_cycle(self) -> bool:
-        """Begin the next exchange; return whether the connection is kept for one."""
+        """Prepare for the next exchange; return whether the connection is kept open for one."""
         if not self.is_done:
             return False
         self._h11.start_next_cycle()
@@ -99,17 +99,17 @@ class H11Stream:
         await self.stream.send_all(b"".join(self._h11.send(event) or b"" for event in events))
 
     async def refuse(self, status: int, text: str) -> None:
-        """Respond with a text, and close the connection after it."""
+        """Respond with a text, and a header that says that the connection is closed after it."""
         fields = [("Content-Type", "text/plain"), ("Content-Length", str(len(text))), ("Connection", "close")]
         with contextlib.suppress(h11.LocalProtocolError):
             await self.send(h11.Response(status_code=status, headers=fields))
-            # This fails in response to HEAD, which has no body.
+            # In response to HEAD, which has no body, h11 refuses this.
             await self.send(h11.Data(data=text.encode()))
 
     async def until_left(self) -> None:
         """Wait until the peer has ended the connection."""
         with contextlib.suppress(*GONE):
-            # Pipelined bytes belong to the next request, so h11 keeps them.
+            # Bytes that come meanwhile belong to a pipelined next request, so h11 keeps them.
             while not self.has_ended:
                 await self._receive()
 
@@ -118,7 +118,8 @@ class H11Stream:
         if self._count is not None:
             self._count(len(data))
         self.has_ended = not data
-        # Empty bytes tell h11 of the end: between two messages that is an event, within one an error.
+        # Empty bytes tell h11 that the connection has ended: between two messages that is an event, within one an
+        # error.
         self._h11.receive_data(data)
 
 
@@ -131,8 +132,8 @@ def response_reader(stream: trio.abc.Stream, method: str, *, count: Callable[[in
         count: Called with the size of each piece that is read.
     """
     parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_SIZE)
-    # h11 reads no response before it knows of a request. It would have refused to write those that are wrong on
-    # purpose, so it gets a stand-in: only HEAD makes a difference to what comes back.
+    # h11 reads a response only after a request. It would refuse to write requests that are wrong on purpose, so it gets
+    # a substitute, in which only HEAD affects how the response is read.
     parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
     parser.send(h11.EndOfMessage())
     return H11Stream(stream, parser, count=count)

@@ -1,4 +1,4 @@
-"""HTTP by hand: the kit decides on every header and byte of a request, and sees every one of a response."""
+"""HTTP by hand: the kit determines every header and byte of a request, and sees every one of a response."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ REUSED_WITHIN: Final = 1.0
 """Seconds for which a connection is kept for the next request. Chosen: servers keep theirs for longer than that."""
 
 HEAD_TIMEOUT: Final = 2.0
-"""Seconds to wait for the stream of a session to open, and for the end of a session (chosen)."""
+"""Seconds to wait for a GET's response to begin, and for a session to end (chosen)."""
 
 RETRY: Final = 1.0
-"""Seconds before a stream that the server has closed is resumed, if the server has not said how many; if it has, at
-most five times as many. Chosen."""
+"""Seconds before a stream that the server has closed is resumed, unless the server has asked for another time; that is
+limited to five times this. Chosen."""
 
 MOMENT: Final = 0.05
-"""Seconds for the first event id of a stream that is to be broken off (chosen)."""
+"""Seconds to wait for the first event id of a stream before it is broken off (chosen)."""
 
 LINGERING: Final = 0.5
-"""Seconds after a response in which the server may end its stream; then this side does. Chosen."""
+"""Seconds that the server has to end a stream after the response on it; then the kit ends it. Chosen."""
 
 RESUMED: Final = 200
-"""How often, at most, streams are resumed because the server has closed them (chosen)."""
+"""The most times that streams are resumed because the server has closed them (chosen)."""
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds to wait for the path to post to over HTTP+SSE (chosen)."""
+"""Seconds to wait for the ``endpoint`` event of HTTP+SSE (chosen)."""
 
 EMPTY: Final = 3
-"""Responses without an event after which a stream is not resumed any more (chosen)."""
+"""Responses in a row without an event after which a stream is not resumed any more (chosen)."""
 
-# The first revision with the header (2025-06-18, changelog).
+# The first revision with the `MCP-Protocol-Version` header (2025-06-18, changelog).
 _VERSION_HEADER_SINCE: Final = "2025-06-18"
 
 
@@ -84,8 +84,8 @@ class _Server:
     Attributes:
         name: Its name for messages.
         path: The path and the query of its endpoint.
-        authority: The host and the port, for the header.
-        headers: Sent with each request.
+        authority: The host and the port, for the ``Host`` header.
+        headers: The headers to send with each request.
         connect: Opens a connection.
     """
 
@@ -101,9 +101,9 @@ class _Shared:
     """The knowledge that the wires to one server share.
 
     Attributes:
-        tools: The arguments that each tool wants as headers, by name.
-        sessions: The ids of the sessions, by the wire's number.
-        events: The last event id of any stream, by the wire's number.
+        tools: The arguments that a tool requires as headers, by the tool's name.
+        sessions: The id of each session, by the number of its wire.
+        events: The last event id on any stream of a wire, by its number.
     """
 
     tools: dict[str, tuple[ParameterHeader, ...]] = attrs.Factory(dict)
@@ -111,7 +111,7 @@ class _Shared:
     events: dict[int, str] = attrs.Factory(dict)
 
     def fill_in(self, value: str, number: int) -> str:
-        """Fill in what a plan can't know: see `Http`."""
+        """Fill in the placeholders of a header's value: see `trio_mcp.conformance.steps.Headers`."""
         for name, known in (("session", self.sessions), ("event", self.events)):
             if "{" in value:
                 others = [known[other] for other in sorted(known) if other != number]
@@ -122,24 +122,24 @@ class _Shared:
 
 @attrs.define(eq=False)
 class _Exchange:
-    """A request under way.
+    """A request in progress.
 
     Attributes:
         number: Its number.
         method: The HTTP method.
-        message: The JSON value in its body, if it is one; of a resumed stream, that of the first request.
-        resumes: Whether it goes on with the stream of an earlier exchange.
-        scope: Cancelled to give it up.
-        written: Set when it is written, or never will be.
-        begun: Set when the head of the response is there, or never will be.
-        done: Set at its end.
+        message: The JSON value in its body, if any; for a resumed stream, that of the request that began the stream.
+        resumes: Whether it continues the stream of an earlier exchange.
+        scope: Cancelled to give up the exchange.
+        written: Set when the request is written, or when it never will be.
+        begun: Set when the head of the response has come, or when it never will.
+        done: Set when the exchange has ended.
         stream: The connection.
-        how: How this side has ended it; ``lingering`` for a stream that the server leaves open after the response.
+        how: How this side has ended the exchange; None if it has not, or only because the server left the stream open.
         status: The status of the response.
         session: The session id in the response.
         last_id: The last event id of the response.
-        retry: Seconds to wait before it is resumed.
-        empty: How many responses in a row have brought nothing, this one included.
+        retry: Seconds to wait before the stream is resumed.
+        empty: How many responses in a row, including this one, have had no event.
         answered: Whether the response to the JSON-RPC request came.
     """
 
@@ -157,13 +157,13 @@ class _Exchange:
     session: str | None = None
     last_id: str | None = None
     retry: float = RETRY
-    # This response counts until its first event shows that it is not empty.
+    # This response counts as empty until its first event.
     empty: int = 1
     answered: bool = False
 
     @property
     def waits(self) -> bool:
-        """Whether the response to its JSON-RPC request has still to come."""
+        """Whether the response to its JSON-RPC request is still to come."""
         return not self.answered and is_request(self.message)
 
 
@@ -173,7 +173,7 @@ class StreamableHttpWire:
     Attributes:
         transport: ``http``, or ``sse`` for the transport of 2024-11-05.
         number: The number of the wire.
-        nursery: Runs the exchanges; it is opened around the life of the wire.
+        nursery: Runs the exchanges; it is open for the whole life of the wire.
     """
 
     transport = "http"
@@ -210,49 +210,51 @@ class StreamableHttpWire:
         await self._post([to_text(message)], headers or {})
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """POST each text; or all of them as one body, written piece by piece."""
+        """POST each text by itself, or all of them as one body, written piece by piece."""
         for pieces in [[text] for text in texts] if framed else [list(texts)]:
             await self._post(pieces, headers or {})
 
     async def http(self, step: Http) -> None:
-        """Make a request, and wait for the end of its response, but not for longer than the step holds it."""
+        """Make a request, and wait for the end of its response, for `Http.hold` seconds at most."""
         exchange = self._start(step.method, [step.body] if step.body else [], step.headers, path=step.path)
         with trio.move_on_after(step.hold):
             await exchange.done.wait()
-        # The stream of a GET does not end by itself, and each would occupy a connection of the server for good.
+        # The stream of a GET does not end by itself, and would occupy a connection of the server for good.
         await self._give_up(exchange, "close")
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:
-        """Cancel a request: in the modern era by closing its response, else with a notification."""
+        """Cancel a request: in the modern era by closing its response, otherwise with a notification."""
         if not self._modern:
             for exchange in self._open.values():
-                # Its stream may end without a response, and is not resumed for it.
+                # The stream of the request may now end without a response, and then is not resumed.
                 exchange.answered = exchange.answered or _asks(exchange.message, request_id)
-            # Closing the stream would not do: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
+            # Closing the stream is not enough: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
             # Messages to the Server).
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             return
-        # This iterates over a copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
+        # The loop needs a copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
         for exchange in list(self._open.values()):
             if _asks(exchange.message, request_id):
                 await self._give_up(exchange, "close")
         await trio.lowlevel.checkpoint()
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the open response number ``which``, counted round: of those to requests, if there are any.
+        """End the open response number ``which``, modulo their number; responses to requests take precedence.
 
-        Below 0 it is given a moment for an event id, from which it can be resumed.
+        If ``which`` is negative, the response first gets a moment for an event id, from which it can be resumed.
         """
         await trio.lowlevel.checkpoint()
         asked = [each for each in self._open.values() if each.waits]
-        # These are preferred, since a response is lost with them. The stream of a session is just opened again.
+        # These take precedence because a response is lost with them, while the stream of a session is just opened
+        # again.
         exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
             return
         exchange = exchanges[which % len(exchanges)]
-        # If it were broken off at once, hardly any stream would have an event id, and resuming would remain untested.
+        # If every stream were broken off at once, hardly any would have an event id, and resuming would remain
+        # untested.
         if which < 0:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
@@ -261,32 +263,33 @@ class StreamableHttpWire:
             await half_close(exchange.stream, self.notes, exchange=exchange.number)
 
     async def resume(self, which: int) -> None:
-        """Resume the broken stream number ``which``, counted round, and wait until the server has begun to respond."""
+        """Resume the broken stream number ``which``, modulo their number, and wait for the response to begin."""
         await trio.lowlevel.checkpoint()
         if not self._resumable:
             self.notes.mark("unsent", reason="there is no broken stream with an event id to resume")
             return
         resumed = self._resume(self._resumable.pop(which % len(self._resumable)))
-        # The head is enough: the stream itself stays open for as long as its request takes.
+        # Only the head of the response is awaited: the stream itself stays open for as long as its request takes.
         with trio.move_on_after(HEAD_TIMEOUT):
             await resumed.begun.wait()
 
     async def leave(self) -> None:
         """End the session at the end of the block."""
-        # A client should do this (2025-11-25, Session Management). A check opens hundreds of sessions, and servers may
-        # keep each of them until it is deleted.
+        # A client should end its session (2025-11-25, Session Management). A check opens hundreds of sessions, and
+        # servers may keep each of them until it is deleted.
         if self._session is not None and self.is_open:
             with trio.move_on_after(HEAD_TIMEOUT):
                 await self._start("DELETE", [], {}).done.wait()
         self.notes.close("client", "done")
-        # The id of an ended session is no longer that of another client: steps with it would test something else.
+        # The id of an ended session must not be used as that of another client: steps with it would test something
+        # else.
         self._shared.sessions.pop(self.number, None)
         self._shared.events.pop(self.number, None)
 
     async def close(self) -> None:
-        """Close all connections, once no task uses them any more."""
-        # The scope is shielded because a cancelled close would leave the next ones open; closing by force does not
-        # wait.
+        """Close all idle connections, once no task uses them any more."""
+        # The scope is shielded because a cancelled close would leave the remaining connections open; closing by force
+        # does not wait.
         with trio.CancelScope(shield=True):
             for stream, _ in self._idle:
                 await trio.aclose_forcefully(stream)
@@ -295,13 +298,13 @@ class StreamableHttpWire:
 
     async def _post(self, pieces: list[bytes], headers: Headers) -> None:
         exchange = self._start("POST", pieces, headers)
-        # This does not wait for the response, as a plan has many requests open at once. But the next message must not
-        # overtake this one, which another task writes.
+        # The response is not awaited, as a plan has many requests open at once. But the next message must not overtake
+        # this one, which another task writes.
         await exchange.written.wait()
         message = exchange.message
         if member_of(message, "method") == "notifications/initialized" and not self._listens:
-            # The stream is opened before anything else is asked: the server needs one to send requests and
-            # notifications unasked.
+            # The session's stream is opened before anything else is sent: the server needs it to send requests and
+            # notifications of its own.
             self._listens = not self._modern
             with trio.move_on_after(HEAD_TIMEOUT):
                 await exchange.done.wait()
@@ -321,34 +324,34 @@ class StreamableHttpWire:
         message = parsed(body)
         fields = self._fields(method, message, body)
         for name, value in headers.items():
-            # The names of headers ignore case (RFC 9110, section 5.1): with both spellings, the server would see the
-            # valid one, too.
+            # Header names are case-insensitive (RFC 9110, section 5.1): if both spellings were sent, the server would
+            # see the valid one, too.
             fields = [(old, kept) for old, kept in fields if old.lower() != name.lower()]
             if value is not None:
                 fields.append((name, self._shared.fill_in(value, self.number)))
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
-        # A request with altered headers may be refused for them, so rules must know of it. `Last-Event-ID` belongs to
-        # each resumption.
+        # A request with altered headers may be refused for them, so rules must know about these. `Last-Event-ID` is
+        # part of each resumption, and so no alteration.
         if headers and resumes is None:
             facts["altered"] = sorted(headers)
         if resumes is not None:
-            # A GET has no message: the messages that come on it belong to the request whose stream it resumes.
+            # A GET has no message: the messages on it belong to the request whose stream it resumes.
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
             facts["resumes"] = resumes.number
-        # Everything is noted before it is sent, and so before anything that the server does about it.
+        # Everything is noted before it is sent, and so before any reaction of the server.
         self.notes.asked()
         self.notes.event("request", "client", exchange.number, **facts)
         if body:
             self.notes.text("client", body, exchange.number)
         head = f"{method} {path or self._path} HTTP/1.1\r\n".encode()
         head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
-        # A single piece is written together with the head, as clients do; several are written apart.
+        # A single piece is written together with the head, as clients do; several pieces are written separately.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
-        # The exchange is listed before its task runs: a `cancel` or `stop` that comes first has to find it.
+        # The exchange is listed before its task runs: a `cancel` or `stop` that comes before has to find it.
         self._open[exchange.number] = exchange
         self.nursery.start_soon(self._run, exchange, first)
         return exchange
@@ -361,7 +364,7 @@ class StreamableHttpWire:
             fields += [("Content-Type", JSON), ("Accept", f"{JSON}, {EVENTS}")]
         elif method == "GET":
             fields.append(("Accept", EVENTS))
-        # A POST without a body has it, too (RFC 9110, section 8.6); a server could otherwise refuse it with 411.
+        # A POST without a body has a length, too (RFC 9110, section 8.6); a server could otherwise refuse it with 411.
         if body or method == "POST":
             fields.append(("Content-Length", str(len(body))))
         # The handshake belongs to no session yet, and settles the revision.
@@ -375,7 +378,7 @@ class StreamableHttpWire:
         return fields
 
     def _version(self, message: Any) -> str:
-        """Return the revision that a message names itself, if it is one; a header that contradicts it is a fault."""
+        """Return the revision for the header: the one that the message names, if a header can carry it."""
         named = member_of(message, "params", "_meta", meta.PROTOCOL_VERSION) if self._modern else None
         return named if isinstance(named, str) and named.isascii() and named.isprintable() else self._revision
 
@@ -384,8 +387,8 @@ class StreamableHttpWire:
         fields, method = [(METHOD, message["method"])], message["method"]
         params = object_of(message.get("params"))
         name = params.get(NAMED_BY.get(method, ""))
-        # A value that can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it
-        # likes.
+        # A value that can't be sent in a header, for example a lone surrogate, is left out: the server may refuse such
+        # a request.
         with contextlib.suppress(ValueError):
             if isinstance(name, str):
                 fields.append((NAME, encode_value(name)))
@@ -397,16 +400,16 @@ class StreamableHttpWire:
         if not exchange.done.is_set():
             exchange.how = how
             exchange.scope.cancel("the kit has broken off this exchange")
-        # This waits until the end is noted: what is sent next must come after it on the tape, or rules would see the
+        # This waits until the end is noted: the next message must come after it on the tape, or rules would see the
         # stream as still open.
         await exchange.done.wait()
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
         if exchange.last_id is None:
-            # Only the stream of a session comes here without an id: it is opened from its beginning.
+            # Only the stream of a session is resumed without an event id: it is simply opened again.
             return self._listen()
         resumed = self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
-        # Its successor is the session's stream from now on, and will be opened again like it.
+        # If the session's stream is resumed, its successor is the session's stream from now on.
         if exchange.number == self._listening:
             self._listening = resumed.number
         return resumed
@@ -420,7 +423,7 @@ class StreamableHttpWire:
     # --- one exchange, which is a task --------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
-        # These facts are true if an exception leaves the block below.
+        # These facts remain if an exception leaves the block below.
         facts: dict[str, Any] = {"cut": True, "by": "server"}
         try:
             with exchange.scope:
@@ -438,16 +441,16 @@ class StreamableHttpWire:
             if exchange.stream is not None:
                 if exchange.how == "reset":
                     reset(exchange.stream)
-                # If the nursery is cancelled, the close would raise `Cancelled` here, and callers outside the nursery
-                # would wait for the events below without end.
+                # Without a shield, a cancelled nursery would make this close raise `Cancelled`, and callers outside the
+                # nursery would wait forever for the events below.
                 with trio.CancelScope(shield=True):
                     await trio.aclose_forcefully(exchange.stream)
             del self._open[exchange.number]
             exchange.written.set()
             exchange.begun.set()
         goes_on = self._goes_on(exchange, facts["by"])
-        # The engine ends the wait for a response with its exchange, unless this says that it may still come on another
-        # one.
+        # The runner stops waiting for a response when its exchange ends, unless `goes_on` says that the response may
+        # still come on another exchange.
         if goes_on is not None:
             facts["goes_on"] = True
         self.notes.event("end", facts["by"], exchange.number, **facts)
@@ -458,23 +461,24 @@ class StreamableHttpWire:
                 self._resume(exchange)
 
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
-        """Return after how many seconds a stream is resumed; None if it is not, or only when told.
+        """Return after how many seconds a stream is resumed; None if it is not resumed, or only by a step.
 
-        A server may close a stream early. That of the session is opened again in any case.
+        A server may close a stream early. The stream of the session is opened again even without an event id.
         """
         own = exchange.number == self._listening
         # A server that has no stream for its session responds to the GET with 405, one whose session has ended with
-        # 404: neither is asked again. The modern era has no resumption.
+        # 404: neither is asked again. In the modern era, streams are not resumed.
         if self._modern or exchange.status != 200 or not (own or exchange.waits):
             return None
-        # A server may end each stream at once: it would be asked again without end, and the request never given up.
+        # A server may end each stream at once: without this limit it would be asked again forever, and the request
+        # would never be given up.
         if exchange.empty >= EMPTY:
             return None
         if by == "server" and (own or exchange.last_id is not None) and self._resumed < RESUMED:
             self._resumed += 1
             return min(exchange.retry, 5 * RETRY)
-        # A step has ended it, not the server, so there is no `retry` to keep to. The server's own messages need it back
-        # at once.
+        # A step has ended the session's stream, not the server, so `retry` does not apply. The server's own messages
+        # need the stream back at once.
         if by == "client" and own:
             return 0
         if by == "client" and exchange.last_id is not None:
@@ -482,11 +486,11 @@ class StreamableHttpWire:
         return None
 
     async def _talk(self, exchange: _Exchange, pieces: Sequence[bytes]) -> str:
-        """Send a request and read its response; return what cut it off, or nothing.
+        """Send a request and read its response; return what cut the exchange off, or an empty string.
 
         Raises:
             TransportError: If the server can't be reached.
-            TooMuch: If it sends too much.
+            TooMuch: If the server sends too much.
         """
         while True:  # noqa: ASYNC913 - without events it reads
             reused = self._take_idle()
@@ -499,7 +503,7 @@ class StreamableHttpWire:
                 self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
                 return "the request was not read"
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the server may have responded before it has read all; so the response is read in any case
+                pass  # the server may have responded before it read everything, so the response is read in any case
             exchange.written.set()
             reader = response_reader(stream, exchange.method, count=self.notes.count)
             try:
@@ -507,19 +511,20 @@ class StreamableHttpWire:
             except GONE as exc:
                 reason = f"the connection broke: {exc.__cause__ or exc}"
             except h11.RemoteProtocolError as exc:
-                # When a connection ends before the response, h11's message does not quote what came, which shows the
-                # protocol that the target speaks instead.
+                # If the connection ends before the response, h11's message does not quote the bytes that came, which
+                # may show what protocol the target speaks instead.
                 if not reader.has_ended or exchange.status:
                     reason = self._not_http(exchange, str(exc))
                 elif seen := reader.unread:
                     reason = self._not_http(exchange, f"it sent {seen[:40]!r}")
                 else:
                     reason = "it closed the connection"
-            # A server may close a connection at any time between two requests; that was no reaction to this one.
+            # A server may close a connection at any time between two requests; that is not a reaction to this one.
             if reason and reused is not None and not exchange.status:
                 await trio.aclose_forcefully(stream)
                 continue
-            # Bytes after the response would look like the beginning of the next one.
+            # A connection with bytes after the response is not reused: they would look like the beginning of the next
+            # response.
             if not reason and reader.is_done and not reader.unread:
                 exchange.stream = None
                 self._idle.append((stream, trio.current_time()))
@@ -535,7 +540,8 @@ class StreamableHttpWire:
         return None
 
     def _not_http(self, exchange: _Exchange, problem: str) -> str:
-        # A target that has never spoken HTTP is not worth another request. Later it is a fault of this one response.
+        # A target whose first response is not HTTP is not worth another request. Later on, only the one response is at
+        # fault.
         if exchange.number == 1 and not exchange.status:
             self.notes.close("server", f"{self._server.name} does not speak HTTP: {problem}")
         return f"this is not HTTP: {problem}"
@@ -556,14 +562,14 @@ class StreamableHttpWire:
                 if body:
                     self._take(exchange, bytes(body))
                 return ""
-            # Any number of these may come before the response (RFC 9110, section 15.2).
+            # Any number of informational responses may come before the response (RFC 9110, section 15.2).
             elif not isinstance(event, h11.InformationalResponse):
                 return "the connection was closed"
 
     def _begin(self, exchange: _Exchange, response: h11.Response) -> bool:
         """Note the head of a response; return whether an event stream follows."""
-        # Latin-1 has a character for each byte, so no header can fail here. The names keep their spelling, for the
-        # transcript.
+        # Latin-1 has a character for each byte, so no header can fail to be decoded. The names keep their spelling, for
+        # the transcript.
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()]
         exchange.status = response.status_code
         self.notes.event("response", "server", exchange.number, status=exchange.status, headers=fields)
@@ -586,17 +592,18 @@ class StreamableHttpWire:
             return
         asked = exchange.message if is_request(exchange.message) else {}
         result = message.get("result")
-        # A request of the server may have the same id: each side chooses its own ids.
+        # A request from the server may have the same id: each side chooses its own ids.
         if "method" not in message and asked and message.get("id") == asked.get("id"):
             exchange.answered = True
-            # Both eras want the stream to end with the response; open streams would use up the server's connections.
+            # In both eras the stream should end after the response; streams that stay open would use up the server's
+            # connections.
             exchange.scope.deadline = trio.current_time() + LINGERING
         if isinstance(result, dict):
             self._learn(exchange, asked.get("method"), result)
 
     def _learn(self, exchange: _Exchange, method: Any, result: dict[str, Any]) -> None:
         version, tools = result.get("protocolVersion"), result.get("tools")
-        # The first handshake counts: a second one is an experiment.
+        # Only the first handshake counts: a second one is a step of a plan.
         if method == "initialize" and not self._listens and self._session is None:
             self._session = exchange.session
             if exchange.session is not None:
@@ -605,21 +612,21 @@ class StreamableHttpWire:
                 self._revision = version
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                # A tool with annotations that are not valid is not called by a client; so it does not matter here.
+                # A client does not call a tool whose header annotations are invalid, so the tool is ignored here.
                 with contextlib.suppress(ValueError):
                     self._shared.tools[tool["name"]] = parameter_headers(tool.get("inputSchema"))
 
 
 class SseWire(StreamableHttpWire):
-    """A wire over HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, and a POST for each message."""
+    """A wire over HTTP+SSE, the transport of 2024-11-05: one stream for all responses, and a POST for each message."""
 
     transport = "sse"
 
     async def open(self) -> None:
-        """Open the stream, and wait for the path to post to.
+        """Open the stream, and wait for the path to which to post.
 
         Raises:
-            TransportError: If none comes.
+            TransportError: If no path comes in time.
         """
         # `notifications/initialized` opens no further stream: this transport has a single one.
         self._listens = True
@@ -627,22 +634,22 @@ class SseWire(StreamableHttpWire):
         exchange = self._start("GET", [], {})
         await self._tape.until(lambda: self._endpoint or exchange.done.is_set(), ENDPOINT_TIMEOUT)
         if not self._endpoint:
-            raise TransportError(f"{self._server.name} did not name the path to post to: does it speak HTTP+SSE?")
+            raise TransportError(f"{self._server.name} did not name the path to which to post: does it speak HTTP+SSE?")
 
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
-        # Responses come on the one stream; with it the connection ends.
+        # All responses come on the one stream, so the connection ends with it.
         if exchange.method == "GET":
             self.notes.close("client" if by == "client" else "server", "the stream ended")
             return None
-        # The response to a POST comes on the stream: its wait goes on, but there is nothing to resume.
+        # The response to a POST comes on that stream, so it is still awaited, but there is nothing to resume.
         return math.inf if 200 <= exchange.status < 300 else None
 
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
-        # The data is a path, or a URL of the same server.
+        # The data of the event is a path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
-            # The host is dropped: the server that is checked must not be able to direct the traffic of a check to
-            # another one.
+            # The host is dropped: a server that is checked must not be able to direct the traffic of the check to
+            # another server.
             self._path = parts._replace(scheme="", netloc="", fragment="").geturl()
             self._endpoint = True
         super()._take_event(exchange, data, facts)
@@ -655,20 +662,22 @@ def http_wire(
 
     Args:
         parameters: Where the server is, and the headers to send with each request.
-        connect: Opens a connection, in place of the network: for servers in memory.
+        connect: Opens a connection in place of one over the network, for servers in memory.
         ssl_context: How to check the certificate of a server.
     """
     server = _server(parameters, connect, ssl_context)
-    # All wires to this server share it: a step may use the session of another connection, and call tools that another
-    # one has listed.
+    # All wires to this server share this knowledge: a step may use the session of another connection, and call tools
+    # that another connection has listed.
     shared = _Shared()
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[StreamableHttpWire]:
-        # The server is tried at once: if it is not there, that must be an error here, not in the first request.
+        # A connection is tried at once: if the server can't be reached, that must be an error here, not in the first
+        # request.
         await trio.aclose_forcefully(await server.connect())
         wire = (SseWire if parameters.kind == "sse" else StreamableHttpWire)(tape, number, revision, server, shared)
-        # The wire closes once the tasks have ended: until then, the end of an exchange may still leave a connection.
+        # The wire closes its connections only after its tasks have ended: until then, each exchange may leave an idle
+        # connection.
         async with closing(wire.close), background_nursery(wire.leave) as wire.nursery:
             if isinstance(wire, SseWire):
                 await wire.open()
@@ -689,10 +698,10 @@ def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_conte
 
 
 def _asks(message: Any, request_id: Any) -> bool:
-    """Return whether a message is the request with this id: 1 and "1" are two."""
+    """Return whether a message is the request with this id; 1, "1" and true are different ids."""
     return is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id)
 
 
 def _clean(text: str) -> bytes:
-    """Return a part of a header as it is sent: a line end in it would begin another header."""
+    """Return a header's name or value as it is sent, without line ends, which would begin another header."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")

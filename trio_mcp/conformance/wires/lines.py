@@ -28,13 +28,13 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
-"""Lines of standard error that are noted for one process (chosen)."""
+"""The most lines of standard error that are noted for one process (chosen)."""
 
 EXIT_MOMENT = 0.5
 """Seconds to wait for the exit of a process whose output has ended (chosen)."""
 
 SERVER_GRACE = 2.0
-"""Seconds that a server in memory gets to end."""
+"""Seconds that a server in memory has to end."""
 
 
 class LinesWire(MessageWire):
@@ -59,26 +59,26 @@ class LinesWire(MessageWire):
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection."""
-        # TLS can't be closed by halves in Trio, and the target may have gone: then this is a close like any other.
+        # Trio can't half-close TLS, and the target may have gone: in these cases the whole connection is closed.
         if how == "half" and await half_close(self._stream, self.notes):
             return
-        # The close is noted first: it ends the reader, which would note the end as the target's own.
+        # The close is noted first: it ends the reader, which would otherwise note that the target ended it.
         self.notes.close("client", how)
         if how == "reset":
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
-        # Several tasks send. Pieces of one must not come in between those of another, and Trio raises
+        # Several tasks send. The pieces of one must not be mixed with those of another, and Trio raises
         # `BusyResourceError` if two write to a stream at once.
         async with self._sending:
             for piece in pieces:
-                # This is checked before each piece: the target may have ended the connection during the last one.
+                # This is checked before each piece: the target may have ended the connection during the previous one.
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
-                # The text is noted before the write: a response may be read while this side still writes. The notes
-                # have the lines that the peer sees, wherever the pieces were cut.
+                # The text is noted before the write: a response may be read while this side is still writing. The notes
+                # contain the lines that the peer sees, however they were divided into pieces.
                 self.notes.asked()
                 for line in self._sent.feed(piece):
                     self.notes.text("client", line)
@@ -89,7 +89,7 @@ class LinesWire(MessageWire):
                     self.notes.mark("unsent", reason="the target does not read any more")
                     return
                 except trio.TooSlowError:
-                    # Part of a line may have left, so nothing can follow.
+                    # Part of a line may have been sent, so nothing can follow.
                     self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
                     await self.stop("close")
                     return
@@ -103,17 +103,18 @@ class LinesWire(MessageWire):
                 self.notes.count(len(chunk))
                 for line in lines.feed(chunk):
                     self.notes.text("server", line)
-        # Trio's own text only says that the stream is broken. The system's error below it tells a reset from a timeout.
+        # Trio's message only says that the stream is broken. The system's error behind it distinguishes a reset from a
+        # timeout.
         except trio.BrokenResourceError as exc:
             reason = str(exc.__cause__ or "the connection broke")
         except trio.ClosedResourceError:
-            pass  # by `stop`, which has noted it
+            pass  # closed by `stop`, which has noted that
         except TooMuch as exc:
-            # The close is noted before `ended`, which would put it down to the target. The rest of the line is too long
-            # to be kept.
+            # The close is noted before `ended`, which would note that the target closed the connection. The rest of the
+            # line is too long to be kept.
             self.notes.flood(exc)
             lines.rest.clear()
-        # A program that dies in the middle of a line leaves a part of it, which helps to see what it was doing.
+        # A program that dies in the middle of a line leaves a part of it, which may show what it was doing.
         if lines.rest:
             self.notes.text("server", bytes(lines.rest))
         await self.ended(reason)
@@ -121,7 +122,7 @@ class LinesWire(MessageWire):
     async def ended(self, reason: str) -> None:
         """Record that the target has ended the connection."""
         self.notes.close("server", reason)
-        # A graceful end of TLS would first send its own alert, and wait for room if the target has stopped reading.
+        # A graceful close of TLS would first send an alert, and would wait if the target has stopped reading.
         await trio.aclose_forcefully(self._stream)
 
     async def leave(self) -> None:
@@ -131,7 +132,7 @@ class LinesWire(MessageWire):
 
 
 async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> bool:
-    """Close the sending half of a stream and note that; return False if the stream can't, or the target has gone."""
+    """Close the sending half of a stream and note that; return False if that is impossible or the target has gone."""
     if isinstance(stream, trio.abc.HalfCloseableStream):
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await stream.send_eof()
@@ -141,8 +142,8 @@ async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> boo
 
 
 def reset(stream: trio.abc.Stream) -> None:
-    """Make the next close of a TCP connection a reset; other streams have none."""
-    # The option is one of the socket, which TLS hides. A forceful close then skips TLS's own farewell, too.
+    """Make the next close of a TCP connection a reset; other streams are left as they are."""
+    # The option belongs to the socket below TLS. A forceful close then skips TLS's own closing alert, too.
     while isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     if isinstance(stream, trio.SocketStream):
@@ -165,7 +166,7 @@ def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenW
     """Return a function that opens wires to a server on TCP, TLS or a Unix socket.
 
     Raises:
-        TypeError, ValueError: If it is not the URL of one.
+        TypeError, ValueError: If it is not the URL of such a server.
     """
     address = read_address(url)
 
@@ -198,16 +199,17 @@ def memory_wire(server: Servable) -> OpenWire:
                     ended.set()
 
             try:
-                # `start` waits, unlike `start_soon`: a server whose lifespan fails has to fail the opening, not look
-                # like one that closes at once.
+                # `start` waits, unlike `start_soon`: if the server's lifespan fails, opening the wire has to fail, and
+                # not look like a server that closes at once.
                 await start(nursery, serve)
             except Exception as exc:
-                # The user's server may raise anything. Callers expect this exception for a target that is not there.
+                # The user's server may raise anything. Callers expect `TransportError` for a target that can't be
+                # reached.
                 raise TransportError(f"the server did not start: {type(exc).__name__}: {exc}") from exc
             async with stream_wire(tape, number, "memory", ours) as wire:
                 yield wire
-            # The wire is closed by now. A server that sees this still has its own clean-up to run, which the end of the
-            # nursery would cancel.
+            # The wire is closed by now. A server that notices this still has its own clean-up to run, which the end of
+            # the nursery would cancel.
             with trio.move_on_after(SERVER_GRACE):
                 await ended.wait()
 
@@ -234,7 +236,7 @@ class ProcessWire(LinesWire):
         self.stderr = StderrCopier(child.stderr, self._hear)
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the process: let it see the end of its input, and wait, or kill it; ``half`` does not wait."""
+        """End the process: close its input and wait, or kill it; with ``half``, only close its input."""
         if how == "half":
             self.notes.mark("half closed")
             await self._close_input()
@@ -250,8 +252,8 @@ class ProcessWire(LinesWire):
         # `_end` notes the end itself, together with the exit status, which is not known yet when the output ends.
         if self._ending:
             return
-        # A process that exits closes its output a moment earlier. Without a wait each crash would look like a server
-        # that has only closed its output, and runs on.
+        # A process that exits closes its output a moment earlier. Without this wait, each crash would look like a
+        # server that has only closed its output and is still running.
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
         status = self._child.returncode
@@ -264,7 +266,7 @@ class ProcessWire(LinesWire):
         """End the process at the end of the block."""
         await self._end()
         with trio.move_on_after(EXIT_MOMENT):
-            # The last lines are still in the pipe, and they are mostly the traceback that explains the end.
+            # The last lines may still be in the pipe, and are often the traceback that explains the end.
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
@@ -278,23 +280,25 @@ class ProcessWire(LinesWire):
 
     async def _close_input(self) -> None:
         # The scope is shielded: closing does not wait, but in a cancelled scope it would raise, and the process would
-        # never be ended.
+        # not be ended.
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._child.stdin)
 
     def _hear(self, line: str) -> None:
         self._heard += 1
-        # The rest is still read, and dropped: a process whose standard error is full stops, and would seem to hang.
+        # Further lines are still read, and dropped: a process whose standard error is full would block, and seem to
+        # hang.
         if self._heard <= STDERR_LINES:
             self.notes.mark("stderr", text=line.encode())
 
 
 def process_wire(parameters: StdioServerParameters) -> OpenWire:
-    """Return a function that starts a server as a process and opens a wire to it; its standard error is only noted."""
+    """Return a function that starts a server process and opens a wire to it; its standard error is only noted."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
-        # No checkpoint may lie between the start and the nursery: a cancellation there would leave the process behind.
+        # There must be no checkpoint between the start and the nursery: a cancellation there would leave the process
+        # behind.
         wire = ProcessWire(tape, number, await start_process(parameters), parameters.shutdown_grace)
         async with background_nursery(wire.leave) as nursery:
             for task in (wire.read, wire.stderr.read, wire.stderr.deliver):

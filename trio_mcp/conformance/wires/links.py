@@ -1,4 +1,4 @@
-"""Wires over links: any transport that has one, with the messages that the library itself can send."""
+"""Wires over links: any transport that has a link, restricted to messages that the library itself can send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["link_wire"]
 
 
 class LinkWire(MessageWire):
-    """A wire over a link, which carries only what is a message.
+    """A wire over a link, which carries only valid messages.
 
     Attributes:
         transport: ``link``.
@@ -37,9 +37,9 @@ class LinkWire(MessageWire):
         self._link = link
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """Send each text that is a message."""
+        """Send each text that is a valid message."""
         for text in texts:
-            # A text that is refused below never comes to a `send`, which would be the checkpoint.
+            # A text that is refused below never reaches the `send` that is otherwise the checkpoint.
             await trio.lowlevel.checkpoint()
             message = decode(text)
             if isinstance(message, (Malformed, TransportFailure)):
@@ -50,7 +50,7 @@ class LinkWire(MessageWire):
                 continue
             self.notes.asked()
             # The text is noted before the send: the target may respond before this task runs again, and its response
-            # must come second.
+            # must be noted after the text.
             self.notes.text("client", text)
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -61,11 +61,11 @@ class LinkWire(MessageWire):
                 self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """Close the link; ``half`` closes only what is sent."""
+        """Close the link; with ``half``, only its sending side."""
         if how == "half":
             self.notes.mark("half closed")
         else:
-            # A link can't be reset: its target sees a close, and only this note says what was meant.
+            # A link can't be reset: its target sees a close, and only this note says that a reset was intended.
             self.notes.close("client", how)
             await self._link.read.aclose()
         await self._link.write.aclose()
@@ -76,14 +76,13 @@ class LinkWire(MessageWire):
             async for item in self._link.read:
                 message = item.message
                 if not isinstance(message, TransportFailure):
-                    # The bytes of a `Malformed` are lost. As text, and not as JSON, it still counts as something that
-                    # is not a message.
+                    # The bytes of a `Malformed` are lost, so a text that is not JSON is noted in their place.
                     text = f"not a message: {message.reason}" if isinstance(message, Malformed) else encode(message)
                     data = text.encode() if isinstance(text, str) else text
                     self.notes.count(len(data))
                     self.notes.text("server", data)
-                # Without an id, a `TransportFailure` is the loss of the link. With one it only says that a request of
-                # this side could not be written, and the link goes on.
+                # Without an id, a `TransportFailure` is the loss of the link. With one, it only says that a request of
+                # this side could not be sent, and the link stays open.
                 elif message.request_id is None:
                     self.notes.close("server", str(message.error))
                 else:
@@ -96,7 +95,7 @@ class LinkWire(MessageWire):
         self.notes.close("server", "end")
 
     async def leave(self) -> None:
-        """Close the link at the end of the block."""
+        """Close the sending side of the link at the end of the block."""
         self.notes.close("client", "done")
         await self._link.write.aclose()
 

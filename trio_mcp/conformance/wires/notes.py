@@ -12,26 +12,27 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["LONGEST", "MOST", "WRITE_TIMEOUT", "LineSplitter", "Notes", "TooMuch", "to_text"]
 
 LONGEST = 16 * 1024 * 1024
-"""Bytes that one message of the target may have. Chosen: four times the default limit of this library."""
+"""The most bytes that a message of the target may have. Chosen: four times the default limit of this library."""
 
 MOST = 64 * 1024 * 1024
-"""Bytes that a target may send after the last thing that was sent to it. Chosen: it bounds what the tape holds."""
+"""The most bytes that a target may send after the last thing that was sent to it. Chosen: this limits the size of the
+tape."""
 
 WRITE_TIMEOUT = 5.0
-"""Seconds that a target may take to read what is sent at once (chosen)."""
+"""Seconds that a target may take to read one piece that is sent (chosen)."""
 
 
 class TooMuch(Exception):
-    """The target has sent more than anyone wants to keep."""
+    """The target has sent more than the kit keeps."""
 
 
 def to_text(message: Any) -> bytes:
     """Return a JSON value as text, without line breaks."""
-    # The text is raw UTF-8, as the transports want it (basic/transports): with escapes alone, no target would ever be
-    # tested with it.
+    # The text is raw UTF-8, as the transports require (basic/transports): if everything were escaped, no target would
+    # ever be tested with UTF-8.
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # a lone surrogate, which has no UTF-8 and must be escaped
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode, must be escaped
         return json.dumps(message, separators=(",", ":")).encode()
 
 
@@ -43,7 +44,7 @@ class Notes:
     """Notes what happens on one connection.
 
     Attributes:
-        is_open: Whether the end has not been noted yet.
+        is_open: Whether the connection is open: its end has not been noted yet.
     """
 
     def __init__(self, tape: Tape, number: int, transport: str, **facts: Any) -> None:
@@ -54,8 +55,8 @@ class Notes:
         tape.note("open", "client", connection=number, transport=transport, **facts)
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
-        """Note a text of either side: as a message if it is JSON."""
-        # `count` counts the target's bytes as they come: here the framing is gone already.
+        """Note a text of either side, as a message if it is JSON."""
+        # The target's bytes are counted by `count` as they come, as the framing is already gone here.
         if sender == "client":
             self._tape.traffic += len(text)
         try:
@@ -69,17 +70,17 @@ class Notes:
         return self._tape.note("message", sender, connection=self._number, exchange=exchange, message=message, **facts)
 
     def event(self, kind: Any, sender: Sender, exchange: int, **facts: Any) -> Event:
-        """Note what else happens in an HTTP exchange."""
+        """Note another event of an HTTP exchange: its request, its response or its end."""
         return self._tape.note(kind, sender, connection=self._number, exchange=exchange, **facts)
 
     def mark(self, what: str, **facts: Any) -> None:
-        """Note what the kit itself has to say; see `trio_mcp.conformance.transcript.events.MARKS`."""
+        """Note a mark of the kit itself; see `trio_mcp.conformance.transcript.events.MARKS`."""
         self._tape.note("mark", "kit", connection=self._number, what=what, **facts)
 
     def close(self, sender: Sender, reason: str, **facts: Any) -> None:
-        """Note the end of the connection, the first time."""
-        # The reader and the one who stops often notice the same end, in either order. Only the first of them knows the
-        # cause.
+        """Note the end of the connection, unless it was noted before."""
+        # The reader and the task that closes the connection often notice the same end, in either order. Only the first
+        # of them knows the cause.
         if self.is_open:
             self.is_open = False
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
@@ -90,7 +91,7 @@ class Notes:
         self.close("kit", str(exc))
 
     def asked(self) -> None:
-        """Take note that something was sent, so that the target may send `MOST` bytes again."""
+        """Record that something was sent, so that the target may send `MOST` bytes again."""
         self._unasked = 0
 
     def count(self, size: int) -> None:
@@ -102,14 +103,14 @@ class Notes:
         if self._tape.is_full:
             raise TooMuch(f"more than {self._tape.most} messages came at once")
         self._tape.traffic += size
-        # Only the bytes since the last send count: a long check rightly gets much more in all from a healthy target.
+        # Only the bytes since the last send count: in a long check, a healthy target rightly sends much more in total.
         self._unasked += size
         if self._unasked > MOST:
             raise TooMuch(f"more than {MOST} bytes came after the last thing that was sent")
 
 
 class LineSplitter:
-    """Cuts bytes into lines, in linear time."""
+    """Splits bytes into lines, in linear time."""
 
     def __init__(self) -> None:
         self.rest = bytearray()
@@ -123,13 +124,13 @@ class LineSplitter:
         """
         self.rest += data
         start = 0
-        # The search goes on from where the last one ended: a long line in many chunks would otherwise be searched again
-        # for each of them.
+        # The search continues where the last one ended: otherwise a long line in many chunks would be searched again
+        # for each chunk.
         while (end := self.rest.find(b"\n", max(start, self._looked_at))) >= 0:
             yield bytes(self.rest[start:end])
             start = end + 1
         del self.rest[:start]
         self._looked_at = len(self.rest)
-        # Only the rest can grow without end: a complete line has passed this check, except for its last chunk.
+        # Only the rest can grow without limit: a complete line has passed this check before its last chunk came.
         if len(self.rest) > LONGEST:
             raise TooMuch(f"a line has more than {LONGEST} bytes")

@@ -35,12 +35,12 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
     """Return a function that opens wires to a target.
 
     Args:
-        target: A target of a `Client`, except several ways at once.
+        target: A target of a `Client` with one way to the server, or a `WireTarget`.
         ssl_context: How to check the certificate of a server.
 
     Raises:
         TypeError: If it is not a target.
-        ValueError: If it is a URL with a scheme for which there is no transport.
+        ValueError: If it is a URL whose scheme has no transport.
     """
     if isinstance(target, WireTarget):
         return target.open_wire
@@ -64,7 +64,8 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
 
 def _by_url(url: str, ssl_context: ssl.SSLContext | None) -> OpenWire:
     scheme, separator, _ = url.partition(":")
-    # Schemes ignore case (RFC 3986, section 3.1). The scheme ends at the first colon, as `unix:/path` has no `//`.
+    # Schemes are case-insensitive (RFC 3986, section 3.1). The scheme ends at the first colon, as `unix:/path` has no
+    # `//`.
     match scheme.lower():
         case "http" | "https":
             return http_wire(HttpServerParameters(url), ssl_context=ssl_context)

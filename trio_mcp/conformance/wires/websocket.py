@@ -1,4 +1,4 @@
-"""WebSocket by hand: the kit makes each frame itself."""
+"""WebSocket by hand: the kit makes each text frame itself."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class WebSocketWire(MessageWire):
         self._ended = trio.Event()
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """Send each text as a text frame; or all of them as one message, in a frame each.
+        """Send each text as a text frame of its own, or all of them as the fragments of one message.
 
-        A text that is not UTF-8 is left out: a server must end the connection then (RFC 6455, section 8.1), whatever
-        MCP says.
+        Texts that are not UTF-8 are not sent: over these a server must end the connection (RFC 6455, section 8.1),
+        whatever MCP says.
         """
         if not _is_utf8(b"".join(texts)):
-            self.notes.mark("unsent", reason="a text frame holds UTF-8")
+            self.notes.mark("unsent", reason="a text frame can only contain UTF-8")
         elif framed:
             for text in texts:
-                # wsproto does not frame it: it wants decoded text, and refuses to send once it believes that the
-                # connection is closing.
+                # The frame is not made by wsproto, which expects decoded text, and refuses to send once it considers
+                # the connection to be closing.
                 await self._send(text, text_frame(text, True))
         elif texts:
             frames = b""
@@ -87,29 +87,30 @@ class WebSocketWire(MessageWire):
             await self._send(b"".join(texts), frames)
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the connection: with a close frame, a reset, or only what is sent."""
+        """End the connection with a close frame or a reset, or close only its sending side."""
         if how == "half":
-            # RFC 6455 has no frame for that: only the stream below, without TLS, can be closed by halves.
+            # RFC 6455 has no frame for that: only the stream below can be half-closed, and not if it uses TLS.
             if await half_close(self._stream, self.notes):
                 return
             how = "close"
         if how == "close":
             await self._say_goodbye(how)
         else:
-            # The close is noted before the reader sees the stream end, which it would note as the target's doing.
+            # The close is noted before the reader sees the stream end, which it would otherwise attribute to the
+            # target.
             self.notes.close("client", how)
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
 
     async def _say_goodbye(self, reason: str) -> None:
         if self.is_open:
-            # The close is noted before the frame leaves: the target replies with a close frame, too, which must not be
-            # noted as the cause.
+            # The close is noted before the frame is sent: the target replies with a close frame of its own, which must
+            # not be noted as the cause.
             self.notes.close("client", reason)
             with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                 await self._put(self._protocol.send(CloseConnection(code=1000)))
-                # The server closes TCP first (RFC 6455, section 7.1.1). If this side does so while bytes are unread,
-                # the system sends a reset, which may destroy our close frame on its way.
+                # The server closes TCP first (RFC 6455, section 7.1.1). If this side did so while bytes are unread, the
+                # system would send a reset, which might destroy our close frame on its way.
                 with trio.move_on_after(GOODBYE_TIMEOUT):
                     await self._ended.wait()
 
@@ -119,14 +120,14 @@ class WebSocketWire(MessageWire):
             self.notes.mark("unsent", reason="the connection has ended")
             return
         self.notes.asked()
-        # The text is noted before the write: a response may be read while this side still writes.
+        # The text is noted before the write: a response may be read while this side is still writing.
         self.notes.text("client", text)
         if not await self._put(frames):
             self.notes.mark("unsent", reason="the target does not read any more")
 
     async def _put(self, data: bytes) -> bool:
-        # The reader also sends: pongs and close frames. One frame must not begin within another, and Trio refuses a
-        # second sender.
+        # The reader also sends, pongs and close frames. One frame must not begin within another, and Trio does not
+        # allow a second sender.
         async with self._sending:
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -134,7 +135,7 @@ class WebSocketWire(MessageWire):
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return False
             except trio.TooSlowError:
-                # Part of a frame may have left, so nothing can follow.
+                # Part of a frame may have been sent, so nothing can follow.
                 self.notes.close("client", f"the target has not read for {WRITE_TIMEOUT:g} seconds")
                 await trio.aclose_forcefully(self._stream)
                 return False
@@ -151,28 +152,29 @@ class WebSocketWire(MessageWire):
                 for event in self._protocol.events():
                     if isinstance(event, CloseConnection):
                         facts = {"reason": event.reason or "closed", "code": int(event.code)}
-                        # The close is noted at once, because the end of TCP may take long: after the close frames no
-                        # data may follow (RFC 6455, section 5.5.1).
+                        # The close is noted at once, because the end of TCP may take a while: no data may follow a
+                        # close frame (RFC 6455, section 5.5.1).
                         self.notes.close("server", **facts)
-                        # If this side has sent its close frame first, theirs was the reply, and wsproto refuses a
-                        # second one.
+                        # If this side has sent its close frame first, the target's was the reply, and wsproto refuses
+                        # to send a second one.
                         with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                             await self._put(self._protocol.send(event.response()))
-                    # A server without a pong gives up the connection: `websockets` does after 20 seconds, by default.
+                    # A server that gets no pong gives up the connection: `websockets` by default does so after 20
+                    # seconds.
                     elif isinstance(event, Ping):
                         await self._put(self._protocol.send(event.response()))
                     elif isinstance(event, (TextMessage, BytesMessage)):
-                        # wsproto hands out a message frame by frame, and a long frame in pieces, as its bytes come.
+                        # wsproto delivers a message frame by frame, and a long frame in pieces, as its bytes come.
                         parts.append(event.data.encode() if isinstance(event, TextMessage) else bytes(event.data))
                         if event.message_finished:
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
-        # A reset in place of a close frame is reported as one: often the server process has died.
+        # The reason names a reset in place of a close frame: often the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:
-            pass  # by `stop`, which has noted it
+            pass  # closed by `stop`, which has noted that
         except wsproto.utilities.RemoteProtocolError as exc:
             facts = {"reason": f"not a WebSocket: {exc}"}
         except TooMuch as exc:
@@ -199,7 +201,7 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[WebSocketWire]:
         stream = await open_socket(address, ssl_context, https_compatible=True)
-        # The block includes the handshake: if it fails, or is cancelled, it must not leave its connection open.
+        # The block includes the handshake: if the handshake fails or is cancelled, its connection must not stay open.
         async with closing(partial(trio.aclose_forcefully, stream)):
             protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
             subprotocol = await _shake_hands(stream, protocol, request, address.url)
@@ -219,7 +221,7 @@ async def _shake_hands(
         with trio.move_on_after(OPENING_TIMEOUT):
             await stream.send_all(protocol.send(request))
             while True:
-                # This reads one byte at a time: a frame that comes right behind the handshake is for the reader.
+                # One byte is read at a time: a frame that follows the handshake directly is for the reader.
                 data = await stream.receive_some(1)
                 protocol.receive_data(bytes(data) or None)
                 for event in protocol.events():

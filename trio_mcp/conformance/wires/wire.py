@@ -16,15 +16,15 @@ __all__ = ["MessageWire", "OpenWire", "Wire"]
 
 
 class Wire(Protocol):
-    """One side of a raw connection to the target; it notes all that is sent and all that comes on a tape.
+    """The kit's side of a raw connection to the target; everything that is sent or received is noted on a tape.
 
-    A separate task reads all the time. No method raises because the peer has ended the connection, which is
-    noted as ``close``; what can't be sent is noted as a mark ``unsent``. Each waits for a bounded time only.
+    A separate task reads all the time. No method raises because the peer has ended the connection: the end is noted as
+    ``close``, and anything that can't be sent as a mark ``unsent``. No method waits longer than a limited time.
 
     Attributes:
-        transport: ``stdio``, ``tcp``, ``unix``, ``websocket``, ``http``, ``sse`` or ``memory``.
+        transport: ``stdio``, ``tcp``, ``tls``, ``unix``, ``websocket``, ``http``, ``sse``, ``memory`` or ``link``.
         number: The number of the connection, in the events.
-        is_open: Whether the target could still be reached over it.
+        is_open: Whether the target can still be reached over the wire, as far as is known.
     """
 
     transport: str
@@ -34,29 +34,29 @@ class Wire(Protocol):
     def is_open(self) -> bool: ...
 
     async def send(self, message: Any, *, headers: Headers = ...) -> None:
-        """Send a JSON value as a message; over HTTP in a POST whose headers fit the message, except for ``headers``.
+        """Send a JSON value as a message; over HTTP in a POST, with valid headers for it that ``headers`` may change.
 
-        Over HTTP this returns once the request is written; the response is read by a task of the wire.
+        Over HTTP, this returns once the request is written; a task of the wire reads the response.
         """
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers = ...) -> None:
         """Send texts as they are, each framed as a message of the transport, or not framed at all."""
 
     async def http(self, step: Http) -> None:
-        """Make an HTTP request; other transports do nothing."""
+        """Make an HTTP request; over other transports, do nothing."""
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:
         """Cancel a request: with a notification, or in the modern era over HTTP by closing its response."""
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int) -> None:
-        """End the connection, or over HTTP the open response number ``which``, counted round."""
+        """End the connection, or over HTTP the open response number ``which``, modulo their number."""
 
     async def resume(self, which: int) -> None:
-        """Resume the broken stream number ``which``, over HTTP."""
+        """Over HTTP, resume the broken stream number ``which``, modulo their number."""
 
 
 class MessageWire:
-    """The common part of wires whose connection carries messages both ways, which is all but those over HTTP.
+    """The common part of the wires whose connection carries messages both ways: all but those over HTTP.
 
     Attributes:
         notes: Notes everything that happens on the connection.
@@ -92,7 +92,7 @@ class MessageWire:
 
 
 OpenWire: TypeAlias = Callable[[Tape, int, str], AbstractAsyncContextManager[Wire]]
-"""Opens a wire, given the tape, the number of the connection and the revision to speak. The handshake is the caller's.
+"""Opens a wire, given the tape, the number of the connection and the revision to speak. The caller makes the handshake.
 
 Raises `trio_mcp.TransportError` if the target can't be reached.
 """
