@@ -163,6 +163,8 @@ class _Writer:
                 start = len(self.parts)
                 for each in arms[self._choices.integer(0, len(arms) - 1)]:
                     self.write(each)
+                if len(self.parts) == start:
+                    self._add("")
                 if group is not None:
                     self._groups[group] = "".join(self.parts[start:])
 
