@@ -102,7 +102,7 @@ class _Telemetry:
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
         self._attributes = dict(attributes or {})
-        # A peer can invent any number of names and codes; metrics distinguish those that found room here.
+        # A peer can invent any number of names and codes; metrics distinguish only those in these sets.
         self._names: set[str] = set()
         self._codes: set[int] = set()
 
@@ -212,14 +212,14 @@ class ServerTelemetry(_Telemetry):
         return super()._unexpected(exc)
 
     async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
-        # The context is empty, because the request decides on parent and baggage, not the place where the server
-        # happens to run. A span that is current there is only linked.
+        # This starts from an empty context, because the request determines parent and baggage, not the place where the
+        # server happens to run. A span that is current there is only linked.
         parent = _within(context.trace_context, otel_context.Context())
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
-            # It is shortened, as the client chooses the id, of any length.
+            # The id is shortened: the client chooses it, and it may have any length.
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
             # The trace is set for this library too, so that calls which the handler makes through a `Client` without
             # telemetry carry this span.
@@ -234,10 +234,10 @@ class ClientTelemetry(_Telemetry):
     """Middleware for a `Client`: a span of kind CLIENT for each request, and ``mcp.client.operation.duration``.
 
     ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span and OpenTelemetry's baggage in
-    its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, or else
-    `TraceContext.current`. With several ways to the server, ``trio_mcp.way`` names the one that carried the session at
-    the end, and ``trio_mcp.way.switches`` counts the switches in between. Neither arguments nor results are recorded.
-    The requests that open the connection are not seen.
+    its ``_meta``, so that the server's span becomes a child of the client's. The parent of the client's span is
+    OpenTelemetry's current span, or else `TraceContext.current`. With several ways to the server, ``trio_mcp.way``
+    names the one that carried the session at the end, and ``trio_mcp.way.switches`` counts the switches in between.
+    Neither arguments nor results are recorded. The requests that open the connection are not observed.
 
     Args:
         tracer_provider: The provider of the tracer; the global one by default.
@@ -267,8 +267,8 @@ class ClientTelemetry(_Telemetry):
             try:
                 return await call_next()
             finally:
-                # The id is known only now: the session chooses it when it sends the request, and may never have done
-                # so.
+                # The id is known only now: the session chooses it when it sends the request, which may never have
+                # happened.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
                 if call.way is not None:
@@ -280,7 +280,7 @@ class ClientTelemetry(_Telemetry):
 
 
 def _within(remote: TraceContext | None, context: OtelContext) -> OtelContext:
-    """Add the span and the baggage sent by a remote side, if any, to a context."""
+    """Return a context with the span and the baggage sent by a remote side, if any, added to it."""
     return context if remote is None else W3C.extract(remote.to_meta(), context)
 
 
