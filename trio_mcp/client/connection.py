@@ -36,8 +36,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS
 __all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
-"""The seconds that connecting may take, unless the options say otherwise. Chosen: a first start may install packages.
-"""
+"""Seconds that connecting may take, unless the options say otherwise. Chosen: a first start may install packages."""
 
 
 class ClientConnection:
