@@ -69,8 +69,8 @@ class ServerSession(BaseSession):
         self._peer.revision = revision
 
     def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
-        """Return the response to ``initialize``, the first request of a session that is fed, without sending it."""
-        # Over HTTP the response decides whether the session is kept, and goes out with its id in a header.
+        """Return the response to ``initialize``, the first request of a session without a link, without sending it."""
+        # Over HTTP the response decides whether the session is kept, and is sent with the session's id in a header.
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)
         answers: list[Any] = []
@@ -86,7 +86,7 @@ class ServerSession(BaseSession):
         Raises:
             McpError: To refuse the request.
         """
-        # The handler's task would be too late: the request behind initialize must already see its effect.
+        # The handler's task would be too late: the next request after initialize must already see its effect.
         negotiation, request = self._negotiation, incoming_of(context).request
         if request.method == "initialize":
             result = negotiation.initialize(request)
@@ -103,10 +103,10 @@ class ServerSession(BaseSession):
         return {} if request.method == "ping" else None
 
     def _opened(self) -> None:
-        """Do what follows the handshake: a hook, called when `initialize` has its result but is not yet confirmed."""
+        """React to the handshake: a hook, called when ``initialize`` has its result, before the client confirms it."""
 
     def _note(self, notification: Notification) -> None:
-        # Before `initialize` it confirms nothing, and is ignored.
+        # Before ``initialize``, this notification confirms nothing, and is ignored.
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 
@@ -132,7 +132,8 @@ class ServerSession(BaseSession):
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
-        # The client relies on what it was told, whatever the server can do now: tools may have been added since.
+        # The client relies on the capabilities that it was told, whatever the server has now: tools may have been added
+        # since.
         if (
             not spec.is_request
             and spec.server_capability
