@@ -225,7 +225,7 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
     if function.__name__ in _FOR_THE_SERVER:
-        return f": what the server gets is a dict, {function.__name__}(…, {{{name!r}: …}})"
+        return f": pass the arguments as a dict, {function.__name__}(…, {{{name!r}: …}})"
     return f"; it takes {', '.join(known)}"
 
 

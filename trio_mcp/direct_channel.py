@@ -110,7 +110,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
             # The function gets the context variables of the receiver's task, as if that task had received the message.
             task.context.run(take, value)
         except BaseException as exc:  # noqa: ASYNC103 - it is raised in the receiver
-            # It is the receiver's failure, and the message has been taken.
+            # The failure is the receiver's, and the message has been taken, so nothing is raised here.
             self._failure = exc
             self.detach()
         self._left = left - 1

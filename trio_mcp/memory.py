@@ -30,7 +30,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     check_on_trio()
     # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
     await trio.lowlevel.checkpoint()
-    # They are named from one end: `there` sends what `here_in` receives, and `here` sends what `there_in` receives.
+    # The channels are named from one end: `there` sends to `here_in`, and `here` sends to `there_in`.
     there, here_in = open_direct_channel(BUFFER)
     here, there_in = open_direct_channel(BUFFER)
     ends = Link(here_in, here), Link(there_in, there)

@@ -18,7 +18,7 @@ class Stopwatch:
     """A clock that can be stopped.
 
     Attributes:
-        lost: The seconds for which it has been stopped so far, which its time lags behind `trio.current_time`.
+        lost: The seconds for which it has been stopped so far; its time is behind `trio.current_time` by as much.
         stopped: Whether it is stopped now.
         stoppable: Whether anything may stop it: whether there is an ``auth=``.
         limits: The time limits in use.
@@ -38,7 +38,7 @@ class Stopwatch:
         return (self._since if self.stopped else trio.current_time()) - self.lost
 
     def real(self, time: float) -> float:
-        """Return when a time of this clock will come, on Trio's clock, if nothing stops it until then."""
+        """Convert a time of this clock to Trio's clock, assuming no further stop; infinity while it is stopped."""
         if self.stopped:
             return math.inf
         real = time + self.lost

@@ -136,7 +136,7 @@ class ResponseCache:
             if entry is None:
                 continue
             if now < entry.fresh_until + (self._grace if stale else 0.0):
-                # It was used last, so it is evicted last.
+                # The entry was used last, so it is evicted last.
                 self._entries.move_to_end((who, question))
                 return from_json(entry.result)
             if now >= entry.fresh_until + self._grace:
@@ -169,7 +169,7 @@ class ResponseCache:
         # The scope may have changed since an older result was cached: that must not survive under the other owner.
         for who in (owner, _Everybody):
             self._remove((who, question))
-        # The old entries have gone in any case: the result is newer than they are, even if it is too large to be kept.
+        # The old entries are dropped even if the result is too large to be kept: it is newer than they are.
         if size > self._max_bytes:
             return
         # Only an explicit "public" is shared: a missing or unknown scope counts as private.
@@ -181,7 +181,7 @@ class ResponseCache:
             self._remove(next(iter(self._entries)))
 
     def changed(self, kind: str, uri: str | None) -> None:
-        """Drop what the server has announced as changed: a list, or the resource of this URI."""
+        """Drop the results that an announced change makes stale: those of a list, or of the resource of this URI."""
         if uri is None:
             self._drop(lambda question: question[1] in LISTS[kind])
         else:

@@ -156,7 +156,7 @@ class Client(EnteredOnce):
     def server_info(self) -> Implementation | None:
         """The server's name and version, which are not verified; None if missing or malformed."""
         try:
-            # It is parsed when it is read: a server whose info is malformed can still be used.
+            # The info is parsed only when it is read: a server whose info is malformed can still be used.
             return Implementation.from_wire(self._connection.session.server.info)
         except ValidationError:
             return None
@@ -756,7 +756,7 @@ class Client(EnteredOnce):
             resources_list_changed: Listen for changes of the lists of resources and resource templates.
             resources: The URIs of resources to listen to, at most `MAX_URIS`.
             timeout: Seconds to wait for the server to agree; None waits forever; the default is the session's. The
-                block itself may last as long as it likes.
+                block itself has no time limit.
 
         Raises:
             TypeError: If an argument has the wrong type, for example a string instead of a list of URIs.

@@ -119,7 +119,7 @@ class ClientConnection:
         PROBING.set(probing if self._mode == "auto" else None)
         try:
             with self._scope:
-                # One deadline covers all of it: starting the process, connecting, negotiating. It is lifted after that.
+                # One deadline covers starting the process, connecting and negotiating. It is lifted after that.
                 with self.stopwatch.limit(self._patience) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
@@ -135,9 +135,9 @@ class ClientConnection:
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
                         if self._ways is not None:
-                            session.max_faults = inf  # each way has its own bound, and costs only itself
-                        # This comes before the session reads anything: a legacy server may ask as soon as it is
-                        # initialized.
+                            session.max_faults = inf  # each way has a bound of its own, and fails alone
+                        # The answers are attached before the session reads anything: a legacy server may ask as soon as
+                        # it is initialized.
                         self.inputs.attach(session)
                         async with session:
                             try:

@@ -358,7 +358,7 @@ class Subscriptions:
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
-            # A legacy notification names no subscription: each one takes what it covers.
+            # A legacy notification names no subscription: each subscription takes the events that it covers.
             for feed in self._held:
                 feed.deliver(event)
 

@@ -75,7 +75,7 @@ def link_factory(target: Target) -> LinkFactory:
         return _by_url(target)
     if isinstance(target, HttpServerParameters):
         return _by_parameters(target)
-    # This comes before the test for callables: an object with `serve` may be callable as well.
+    # Servers are tested for before callables: an object with `serve` may be callable as well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
     if callable(target):

@@ -212,7 +212,7 @@ class Call:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
-                # Otherwise the reader would wake a task that waits for something else by then.
+                # Otherwise the reader would later wake the task, which may then be waiting for something else.
                 self._task = None
                 return trio.lowlevel.Abort.SUCCEEDED
 
@@ -345,7 +345,7 @@ class Calls:
 
         Args:
             method: The method's name.
-            params: The parameters as they go out.
+            params: The parameters as they are sent.
             limits: The limits and the progress callback.
             opened: Called with the request when it has its id, before it is sent.
             related: The peer's request in the course of which this one is sent.
@@ -476,7 +476,7 @@ async def _failure(outcome: object) -> Exception:
     if isinstance(outcome, ErrorData):
         return McpError(outcome.code, outcome.message, outcome.data)
     assert isinstance(outcome, Exception)
-    # The session may have been closed by what has also cancelled this task; then the cancellation takes precedence.
+    # The scope that closed the session may also have cancelled this task; then the cancellation takes precedence.
     await trio.lowlevel.checkpoint_if_cancelled()
     return outcome
 

@@ -158,7 +158,8 @@ class ClientSession(BaseSession):
         return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
 
     async def negotiate(self, *, handshake_first: bool = False, timeout: Limit = USE_SESSION) -> ServerDeclaration:
-        """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
+        """Open the session in the newest era that the server supports (`basic/transports/stdio`, Backward
+        Compatibility).
 
         Sends ``server/discover`` first. If there is no modern response within the options' ``probe_timeout``, the
         server is assumed to be a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401,
@@ -320,7 +321,7 @@ class ClientSession(BaseSession):
             return
         spec = method_spec(self._server.revision, method)
         if spec is None or "client" not in spec.senders:
-            # A method that no revision defines is an application's own, and goes out as it is.
+            # A method that no revision defines is an application's own, and is not checked.
             if is_spec_method(method):
                 raise LocalProtocolError(
                     f"{method!r} is not a method of revision {self._server.revision} that a client may send"

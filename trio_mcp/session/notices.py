@@ -75,8 +75,8 @@ class Delivery:
         task = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            # It does not raise: the response is there, and would be lost (rule 11 of docs/design.md). Whatever wants to
-            # cancel the task does so at its next checkpoint.
+            # The wait ends without raising: the response is there, and would be lost (rule 11 of docs/design.md). The
+            # cancellation takes effect at the task's next checkpoint.
             self._tasks.remove(task)
             trio.lowlevel.reschedule(task)
             return trio.lowlevel.Abort.FAILED
@@ -158,7 +158,7 @@ class Notices:
 
     def clear(self) -> None:
         """Drop all notices that wait."""
-        # They are taken one by one, to release their holds, and the calls that wait.
+        # The notices are taken one by one, to release their holds and the calls that wait for them.
         while (next := self._next()) is not None:
             self._settle(*next)
 

@@ -96,7 +96,7 @@ class ServerSession(BaseSession):
             return result
         if request.method == "ping" and not context.meta and negotiation.session is None:
             return {}  # a legacy client may ping before the handshake is complete (`basic/lifecycle`)
-        if context.client is None:  # otherwise it is a modern request over HTTP, which has been judged already
+        if context.client is None:  # otherwise this is a modern request over HTTP, whose declaration has been read
             context.client = negotiation.declaration(request)
         if request.method == "server/discover":
             return self.identity.discover(context.client)
@@ -112,7 +112,7 @@ class ServerSession(BaseSession):
 
     def _check_outgoing(self, method: str) -> None:
         client = self.client
-        # A modern client takes only what belongs to one of its requests, which goes through the `RequestContext`.
+        # A modern client accepts only messages that belong to one of its requests; these go through `RequestContext`.
         if client is None:
             if not is_spec_method(method):
                 return
@@ -121,7 +121,7 @@ class ServerSession(BaseSession):
             )
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:
-            # A method that no revision defines is an application's own, and goes out as it is.
+            # A method that no revision defines is an application's own, and is not checked.
             if is_spec_method(method):
                 raise LocalProtocolError(
                     f"{method!r} is not a method of revision {client.revision} that a server may send"

@@ -131,7 +131,7 @@ class InputSources:
         return source.prepare(message.params, plain, revision)
 
     def attach(self, session: ClientSession) -> None:
-        """Make a session respond to these requests of a server of the legacy era."""
+        """Make a session respond to the questions of a server of the legacy era."""
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:

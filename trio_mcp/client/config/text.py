@@ -145,8 +145,8 @@ def locate(text: str) -> Places:
             if len(path) <= DEEPEST:
                 places.lines[path] = line  # the line of the last one, which json.loads keeps
         else:
-            # Deeper values have the path of what contains them: with paths of their own, a file of a megabyte could
-            # fill gigabytes.
+            # Deeper values share the path of their container: with paths of their own, a file of one megabyte could
+            # take gigabytes of memory.
             path = () if inner is None else (*inner.path, inner.key)[: DEEPEST + 1]
             # A key's line is recorded already, and is a better place for a message than the line of its value.
             if len(path) <= DEEPEST:

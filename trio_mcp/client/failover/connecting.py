@@ -150,7 +150,7 @@ class Way:
             with use.scope:
                 async with self._connect() as link:
                     await use.run(link)
-        # A transport of the application may raise anything, and whatever it raises must cost this way alone.
+        # A transport of the application may raise anything, and its exceptions must affect this way alone.
         except Exception as exc:
             cause = exc
         finally:
@@ -273,7 +273,7 @@ class _Use:
             return ways.carrier is not None and remembered.server is None and not ways.closing
 
         if negotiating():
-            # It has connected, but can't open the session before another link has agreed on one.
+            # The way has connected, but can't open the session before it has been negotiated on another link.
             self.scope.deadline = math.inf
             await self._read_while(carrier, negotiating)
         if remembered.server is not None:
@@ -305,7 +305,7 @@ class _Use:
             if current.place <= carrier.place:
                 return False
             ready = began + self._way.settle
-            # One link drains at a time, so that there are never more than two with calls on them.
+            # Only one link drains at a time, so that no more than two links ever have calls.
             if self._watch.time() >= ready and ways.draining is None:
                 self.proven = True
                 return True

@@ -9,7 +9,7 @@ The link as a whole goes through these phases, and only forward:
     ----------  -------------------------------------------------------------------------------------------------------
     CONNECTING  the first response of a server: OPEN; no way has worked within `patience`: FAILED
     OPEN        the session closes its sending side: CLOSING
-    FAILED      the session hears why, and closes: CLOSING
+    FAILED      the session is told why, and closes its sending side: CLOSING
     CLOSING     no way takes over any more; the block is left: FINISHED
     FINISHED    nothing: all links are being closed, so losing one is not a failure
 
@@ -152,7 +152,7 @@ class Ways:
         else:
             logger.warning("switched from %s to %s: %s", switch.from_way, switch.to_way, switch.cause)
         if self._on_switch is not None:
-            # This runs in the middle of a switch, which an error of the application must not leave half done.
+            # The hook runs in the middle of a switch, which an error of the application must not leave unfinished.
             try:
                 self._on_switch(switch)
             except Exception:

@@ -127,7 +127,7 @@ class Member:
                 await self._stay_connected()
         finally:
             self._client = None
-            # This is done even when cancelled: calls that wait for this server must not wait any longer.
+            # The status changes even after a cancellation: calls that wait for this server must not wait any longer.
             self._become(ServerStatus("closed", self.status.cause))
             self.ended.set()
 
@@ -273,7 +273,7 @@ class Members:
             self._nursery = nursery
             members = list(self.by_name.values())
             for member in members:
-                # The name is what a task tree of the program shows.
+                # The program's task tree shows this name.
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
             failures = {member.name: member.first_failure for member in members if member.first_failure is not None}
