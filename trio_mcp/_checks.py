@@ -193,7 +193,7 @@ def check_headers(value: Any) -> None:
     for name, content in value.items():
         # The characters of a token (RFC 9110, section 5.6.2). A line break would let one header smuggle in another.
         if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
-            raise ValueError(f"headers contains an invalid header name (RFC 9110, section 5.1): {name!r}")
+            raise ValueError(f"headers contains a name that a header can't have (RFC 9110, section 5.1): {name!r}")
         if not _FIELD_VALUE.fullmatch(content):
             text = "a value must be visible ASCII, without spaces around it or line breaks"
             raise ValueError(f"headers contains a value for {name!r} that can't be sent: {text}")

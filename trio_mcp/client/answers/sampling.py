@@ -104,4 +104,4 @@ def _result(given: object) -> CreateMessageResult:
             return CreateMessageResult.from_wire(dict(given))
         except ValidationError as exc:
             raise ValueError(f"the sampling callback returned an invalid CreateMessageResult: {brief(exc)}") from None
-    raise TypeError(f"the sampling callback must return a CreateMessageResult or a text, got {type(given).__name__}")
+    raise TypeError(f"the sampling callback must return a CreateMessageResult or a string, got {type(given).__name__}")

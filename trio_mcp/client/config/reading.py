@@ -172,7 +172,7 @@ def read_config(
     name = os.fspath(source)
     if name.endswith((".yaml", ".yml")):
         instead = "name the server's own file, or parse the YAML yourself and pass the mapping to load_config()"
-        raise ConfigError(name, (f"{name}: YAML is not read: {instead}",))
+        raise ConfigError(name, (f"{name}: YAML is not supported: {instead}",))
     # Comments are accepted in every file, because hosts differ in where they accept them.
     text = without_comments(_text_of(name))
     try:
