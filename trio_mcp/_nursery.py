@@ -93,7 +93,7 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
     except trio.Cancelled as exc:
         raised = exc if raised is None else raised
     except BaseExceptionGroup as group:
-        # The group may hold the block's own `Cancelled` besides the failures of tasks; only the failures count.
+        # The group may contain the block's own `Cancelled` as well as failures of tasks; only the failures are kept.
         left = [without_cancellation(member) for member in group.exceptions]
         failures = [failure for failure in left if failure is not None]
         if not failures and raised is None:

@@ -70,7 +70,7 @@ async def read_lines(
                     return
             del message  # a long one would stay in memory until the next one
         chunk = b""
-    # A last line without its newline counts too: some peers exit without writing one.
+    # A last line without a newline is read as well: some peers exit without writing the newline.
     if (last := decoder.finish()) is not None:
         await hand_on(inbound, last, metadata)
 

@@ -57,7 +57,7 @@ MAX_NAMES = 1000
 forever."""
 
 MAX_CODES = 100
-"""Error codes distinguished in metrics, besides the standard ones. Chosen, for the same reason."""
+"""Error codes distinguished in metrics, in addition to the standard ones. Chosen, for the same reason."""
 
 # A range excludes its end: -32000 is the last of them.
 STANDARD_CODES: Final = range(-32768, -31999)
@@ -134,7 +134,7 @@ class _Telemetry:
         ):
             try:
                 result = await proceed(span)
-                # This is a success to the protocol, but the conventions count it as a failure: `tool_error`.
+                # To the protocol such a result is a success, but the conventions count it as a failure: `tool_error`.
                 if method == "tools/call" and type(result) is dict and result.get("isError") is True:
                     failure = _Failure("tool_error")
                 return result
@@ -253,7 +253,7 @@ class ClientTelemetry(_Telemetry):
     )
 
     async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
-        # A trace that the caller put into `_meta` by hand counts as the parent if OpenTelemetry has none.
+        # A trace that the caller put into `_meta` is the parent if OpenTelemetry has no current span.
         given = call.params.get("_meta") or {}
         parent = otel_context.get_current()
         if not trace.get_current_span(parent).get_span_context().is_valid:

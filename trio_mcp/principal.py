@@ -35,7 +35,7 @@ def _read_only(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @attrs.frozen
 class Principal:
-    """The identity on whose behalf a request is made. It never holds a token.
+    """The identity on whose behalf a request is made. It never contains a token.
 
     Attributes:
         subject: The user or the program.

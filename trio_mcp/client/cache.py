@@ -19,7 +19,7 @@ __all__ = ["CacheStatistics", "RequestInFlight", "ResponseCache"]
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
 # Chosen: about the size of an entry with its key in CPython, too much rather than too little.
 OVERHEAD = 500
-"""Bytes counted for an entry besides its key and its result: Python's own objects."""
+"""Bytes counted for an entry in addition to its key and its result, for Python's own objects."""
 
 # For each kind of change, the methods whose results it makes stale.
 LISTS = {
@@ -131,7 +131,7 @@ class ResponseCache:
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
-            # The caller's own entry comes first.
+            # The caller's own entry takes precedence.
             entry = self._entries.get((who, question))
             if entry is None:
                 continue

@@ -97,8 +97,8 @@ class Listening:
     ) -> AsyncIterator[Subscription]:
         # This is the usual reason for the cancellation; a timeout below sets another one.
         reason = "the client no longer listens"
-        # The feed is held in both eras: statistics count it, and legacy notifications are delivered to all feeds that
-        # are held.
+        # The feed is registered in both eras: statistics count it, and legacy notifications are delivered to all
+        # registered feeds.
         with self._subscriptions.holding(asked) as feed:
             # The block has its own nursery: leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
@@ -115,7 +115,7 @@ class Listening:
                     nursery.cancel_scope.cancel(reason)  # the server gets this reason, too
 
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
-        """Hold the subscription, in a separate task; the loop over the events raises its exceptions."""
+        """Keep the subscription open, in a separate task; the loop over the events raises its exceptions."""
         try:
             await (self._hear_modern(feed) if legacy is None else self._hear_legacy(feed, legacy))
         except Exception as exc:
@@ -277,7 +277,7 @@ class ResourceWatches:
                 # This is set even if the request failed: nothing is retried, and the next holder subscribes in any
                 # case, as the watch is not `sure`.
                 watch.asked = False
-        # This is checked after the wait: a block may hold this watch by now, or another watch may have replaced it.
+        # This is checked after the wait: by now, a block may use this watch, or another watch may have replaced it.
         if not watch.holders and self._watches.get(uri) is watch:
             del self._watches[uri]
 
@@ -305,7 +305,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if not uri:
             raise ValueError("a URI must not be empty")
-    # Each URI counts once, in the given order.
+    # Each URI is kept once, in the given order.
     uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
         raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")

@@ -1,4 +1,4 @@
-"""The arguments of a client besides its target, and a call as its middleware sees it."""
+"""The arguments of a client after its target, and a call as its middleware sees it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -65,7 +65,7 @@ def _check_level(name: str, value: object) -> None:
 
 
 class ClientOptions(TypedDict, total=False):
-    """The arguments of a `Client` besides its target; a `ClientGroup`, a `ProxyServer` and a fixture pass them on.
+    """The arguments of a `Client` after its target; a `ClientGroup`, a `ProxyServer` and a fixture pass them on.
 
     Attributes:
         auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see

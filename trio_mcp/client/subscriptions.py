@@ -314,7 +314,7 @@ class Subscriptions:
 
     @contextlib.contextmanager
     def holding(self, asked: SubscriptionFilter) -> Iterator[Feed]:
-        """Hold a new subscription while the block runs.
+        """Register a new subscription while the block runs.
 
         Raises:
             LocalProtocolError: If there are already `MAX_LISTENS` of them.

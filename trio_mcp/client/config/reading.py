@@ -354,7 +354,7 @@ class _Judge:
         if not isinstance(entry, Mapping):
             self.problem(path, f"must be an object, not {_kind(entry)}")
             return None
-        # The switches come first: an entry that is switched off may lack its variables, or be half written.
+        # The switches are read first: an entry that is switched off may be incomplete, or lack its variables.
         switches = [self._of(bool, path, entry, key) for key in ("disabled", "enabled")]
         if switches[0] or switches[1] is False:
             return None

@@ -333,7 +333,7 @@ class _Use:
             except McpError as exc:
                 # Any other error is a sign of life as well.
                 if _says_ending(exc):
-                    # This cause tells `_drain` that the server still works, and is not silent.
+                    # From this cause, `_drain` sees that the server still responds.
                     raise TransportError(exc.message) from exc
         if limit.cancelled_caught:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")

@@ -26,7 +26,7 @@ UPDATED: Final = "notifications/resources/updated"
 
 # Repeating these only sets what is set already, or opens a session that nothing else has used.
 _HARMLESS: Final = frozenset({"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-"""Methods that may be repeated on another link, besides those that the method table calls repeatable."""
+"""Methods that may be repeated on another link, in addition to those that the method table calls repeatable."""
 
 LEARNED: Final = frozenset({*_HARMLESS, "server/discover", "subscriptions/listen", "tools/list"})
 """Methods from whose responses something is learned."""

@@ -123,7 +123,7 @@ class Router:
         await trio.lowlevel.checkpoint()
         if self._read_closed:
             raise trio.ClosedResourceError("this end of the link has been closed")
-        # Messages come before the end: the last one may be the failure that `give_up` has left.
+        # Messages are delivered before the end: the last one may be the failure that `give_up` has left.
         if self.traffic.arrived:
             return self._next_arrived()
         if self.ways.carrier is None:
@@ -165,7 +165,7 @@ class Router:
         return item
 
     def close_read(self) -> None:
-        """Read no more."""
+        """Stop reading: drop the messages that have arrived, and close the links' reading halves."""
         self._read_closed = True
         self.traffic.arrived.clear()
         for carrier in self.ways.open:
@@ -268,7 +268,7 @@ class Router:
         self.notify()
 
     async def close_write(self) -> None:
-        """Send no more, once everything sent before has been written."""
+        """Stop sending: close the sending half of the link that carries, which still writes everything sent before."""
         self.ways.advance(Phase.CLOSING)
         carrier = self.ways.carrier
         await trio.lowlevel.checkpoint_if_cancelled() if carrier is None else await carrier.link.write.aclose()

@@ -265,7 +265,7 @@ class Catalog:
         """Return the servers that list a URI or, if none does, those with a template matching it."""
         lists = {name: member.lists for name, member in self._members.by_name.items()}
         listing = [name for name, known in lists.items() if any(uri in known.get(kind, ()) for kind in BY_URI)]
-        # A URI that is listed is certain; a template may match by chance, so it counts only if no server lists the URI.
+        # A listed URI is certain; a template may match by chance, so templates are used only if no server lists it.
         return listing or [
             name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
         ]
