@@ -1,7 +1,7 @@
-"""The purposes of IP addresses, by IANA's registries of special addresses.
+"""The purposes of IP addresses, according to IANA's registries of special addresses.
 
 This is our own table: the verdict of `ipaddress` on an address has changed with Python's patch releases, as the
-registries did.
+registries themselves have.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Reach(enum.IntEnum):
 
     GLOBAL = 0
     PRIVATE = 1
-    """The networks of houses and companies: RFC 1918, RFC 6598, unique local addresses; and what some VPNs hand out."""
+    """Home and company networks (RFC 1918, RFC 6598, unique local addresses), and addresses that some VPNs hand out."""
     LOOPBACK = 2
     NEVER = 3
-    """Nothing that a URL should lead to: link-local, multicast, unspecified, reserved, and the metadata of clouds."""
+    """Addresses that no URL should lead to: link-local, multicast, unspecified, reserved, and clouds' metadata."""
 
 
 # The rows follow https://www.iana.org/assignments/iana-ipv4-special-registry and …/iana-ipv6-special-registry of 2025.
-# The smallest network counts; an address without a row is global in IPv4, and never in IPv6.
+# If several networks contain an address, the smallest decides. An address in none is GLOBAL in IPv4, NEVER in IPv6.
 _TABLE: Final = {
     Reach.GLOBAL: """
         192.31.196.0/24     AS112 (RFC 7535)
@@ -87,8 +87,9 @@ _TABLE: Final = {
     """,
 }
 
-# Packets to such an address go on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator. Each
-# network has the number of bits behind that address, and a mask that inverts it.
+# These IPv6 addresses contain an IPv4 address, to which their packets are forwarded: `64:ff9b::7f00:1` is 127.0.0.1,
+# through a translator. Each network is listed with the number of bits after the IPv4 address, and a mask that inverts
+# that address.
 _WRAPPED: Final = [
     (ipaddress.IPv6Network(network), shift, inverted)
     for network, shift, inverted in (
@@ -104,7 +105,7 @@ _WRAPPED: Final = [
 
 @functools.cache
 def _networks() -> Sequence[tuple[_Network, Reach]]:
-    """Return the table, the smallest networks first; made on first use, as it takes a millisecond."""
+    """Return the table, smallest networks first. It is made on first use, because making it takes a millisecond."""
     rows = [(row.split()[0], found) for found, text in _TABLE.items() for row in text.strip().splitlines()]
     return sorted(
         ((ipaddress.ip_network(network), found) for network, found in rows), key=lambda each: -each[0].prefixlen
@@ -112,12 +113,12 @@ def _networks() -> Sequence[tuple[_Network, Reach]]:
 
 
 def reach(address: str) -> Reach:
-    """Return from where an IP address can be reached, after unwrapping IPv4 in IPv6; `Reach.NEVER` if it is not one."""
+    """Return where an IP address can be reached from, after unwrapping IPv4 in IPv6; `NEVER` for any other string."""
     try:
         found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return Reach.NEVER
-    # `in` is false as well if only one of the two is IPv6.
+    # `in` is also false between an IPv4 address and an IPv6 network, and vice versa.
     containing = (reached for network, reached in _networks() if found in network)
     return next(containing, Reach.GLOBAL if found.version == 4 else Reach.NEVER)
 

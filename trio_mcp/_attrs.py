@@ -1,8 +1,8 @@
 """attrs, as the package uses it: with ``__repr__``, ``__eq__`` and ``__hash__`` that all classes share.
 
-attrs writes these methods for each class, and the interpreter compiles them whenever the class is imported: nearly a
-tenth of a server's start. They are called rarely, so they may look the fields up instead. Import it as
-``from trio_mcp import _attrs as attrs``.
+attrs writes these methods for each class, and the interpreter compiles them whenever the class is imported, which takes
+nearly a tenth of a server's start. They are called rarely, so the shared ones may look the fields up instead. Import
+this module as ``from trio_mcp import _attrs as attrs``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of the values that an application passes.
 
-A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean is
-not a number, although it is an `int` to Python.
+A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean does
+not count as a number, although Python's `bool` is a subclass of `int`.
 
 The errors show the value, unless it may be secret: see `FilledText`.
 """
@@ -46,7 +46,7 @@ _FIELD_VALUE = late_pattern(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
 
 
 def check_number(name: str, value: Any, *, what: str = "a number") -> None:
-    """Check that a value is a number; any range is accepted.
+    """Check that a value is a number, of any size.
 
     Raises:
         TypeError: If it is not a number.
@@ -72,7 +72,7 @@ def check_seconds(name: str, value: Any, *, zero: bool = False, finite: bool = F
     if value is None and optional:
         return
     check_number(name, value, what="a number of seconds or None" if optional else "a number of seconds")
-    # It is written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
+    # The condition is written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
     if not (value >= 0 if zero else value > 0) or (finite and value == math.inf):
         least, most = "at least" if zero else "more than", " and finite" if finite else ""
         raise ValueError(f"{name} must be {least} 0 seconds{most}, got {value!r}")
@@ -137,7 +137,7 @@ def check_choices(name: str, values: Any, choices: Collection[str]) -> None:
     """Check that a value is a list, or another collection, of allowed strings.
 
     Raises:
-        TypeError: If it is not a collection of strings, but a single string, for example.
+        TypeError: If it is not a collection of strings; a single string does not count as one.
         ValueError: If it contains a string that is not allowed.
     """
     # A string is a collection of strings, too: its letters.
@@ -163,11 +163,11 @@ def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
     # The scheme is checked first, by hand: `urlsplit` accepts nearly everything as a URL.
     scheme, separator, rest = value.partition("://")
     if not separator or not rest or scheme.lower() not in schemes:
-        # The URL is not quoted: it may hold a secret.
+        # The URL is not quoted: it may contain a secret.
         raise ValueError(f"url must begin with {':// or '.join(schemes)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
         raise ValueError("url must not contain spaces or control characters")
-    # Terminals and JSON can yield such text. It can't be encoded, and so neither sent nor stored.
+    # Terminals and JSON can yield such text. It can't be encoded, so it can be neither sent nor stored.
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("url must not contain half a character (a lone surrogate)")
     try:
@@ -193,14 +193,14 @@ def check_headers(value: Any) -> None:
     for name, content in value.items():
         # The characters of a token (RFC 9110, section 5.6.2). A line break would let one header smuggle in another.
         if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
-            raise ValueError(f"headers has a name that a header can't have (RFC 9110, section 5.1): {name!r}")
+            raise ValueError(f"headers contains a name that a header can't have (RFC 9110, section 5.1): {name!r}")
         if not _FIELD_VALUE.fullmatch(content):
             text = "a value must be visible ASCII, without spaces around it or line breaks"
-            raise ValueError(f"headers has a value for {name!r} that can't be sent: {text}")
+            raise ValueError(f"headers contains a value for {name!r} that can't be sent: {text}")
 
 
 def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
-    """Check a function that an application wants to be called, or None.
+    """Check a callback that an application passes; None is allowed.
 
     Args:
         name: The name of the setting, for the error message.
@@ -306,10 +306,10 @@ def _running_loop() -> str | None:
 
 
 class FilledText(str):
-    """A text of a configuration whose inputs are filled in. Messages show it as the configuration has it.
+    """A string from a configuration, with the values of its inputs filled in. Messages show it without these values.
 
     Attributes:
-        shown: The text with the names of the inputs instead.
+        shown: The string with the names of the inputs in place of their values.
     """
 
     shown: str
@@ -324,5 +324,5 @@ class FilledText(str):
 
 
 def as_written(text: str) -> str:
-    """Return what a message may show of a text."""
+    """Return a string as a message may show it: a `FilledText` without the values of its inputs."""
     return text.shown if isinstance(text, FilledText) else text

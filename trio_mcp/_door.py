@@ -1,7 +1,7 @@
 """Doors: packages whose public names are imported when they are first used.
 
 A door writes each name once, as an import in a block ``if TYPE_CHECKING:``, with ``X as X`` to export it. Type checkers
-and import-linter read these imports; at run time the block is read but not run:
+and import-linter read these imports; at run time, `open_door` only collects their names:
 
     from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ DOORS = (
 
 
 def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package that lists its names as the module says."""
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` for a package that lists its names as described above."""
     module = sys.modules[package]
     homes = _read_homes(package)
 
@@ -54,25 +54,25 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
             raise ImportError(
                 f"{name} is not available: this installation does not speak the legacy era over HTTP", name=package
             ) from None
-        # It is stored in the module, so that the next access does not come here.
+        # The value is stored in the module, so that the next access does not call this function.
         setattr(module, name, value)
         return value
 
-    # Completion then offers names that have not been imported yet.
+    # With this `__dir__`, completion also offers names that have not been imported yet.
     return list(homes), __getattr__, lambda: sorted(homes)
 
 
 def absent(package: str, name: str) -> Exception:
-    """Return the error for a name that a package does not have; it says what to write, if that is known."""
+    """Return the error for a name that a package does not have; the error says what to write instead, if known."""
     from trio_mcp._renamed import refused_import
 
-    # It has the object, so that Python suggests a similar name.
+    # The error is given the module, so that Python suggests a similar name.
     plain = AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
     return refused_import(package, name, _door_of) or plain
 
 
 def _door_of(name: str) -> str | None:
-    # A name in lower case may be that of a module below, which the import system looks for after an AttributeError.
+    # A lower-case name may be that of a submodule, which the import system looks for after an AttributeError.
     doors = DOORS if name[:1].isupper() else DOORS[:2]
     return next((door for door in doors if name in importlib.import_module(door).__all__), None)
 
@@ -85,7 +85,7 @@ def _read_homes(package: str) -> dict[str, str]:
         homes.update(dict.fromkeys(names, module))
         return SimpleNamespace(**dict.fromkeys(names, True))  # so TYPE_CHECKING is true
 
-    # This takes the code, so neither the source nor a file beside it is needed.
+    # The loader returns compiled code, so neither the source nor a second file is needed.
     loader: Any = sys.modules[package].__spec__.loader  # type: ignore[union-attr]  # an imported module has one
     exec(loader.get_code(package), {"__builtins__": {"__import__": record}})
     del homes["TYPE_CHECKING"]

@@ -13,10 +13,10 @@ from typing import Any, Final
 __all__ = ["FOREIGN", "did_you_mean", "refuse_unknown", "similar_names"]
 
 LONGEST_COMPARED = 200
-"""The longest part of a name, in characters, that is compared: difflib takes quadratic time."""
+"""The number of characters at the beginning of a name that are compared: difflib takes quadratic time."""
 
 MOST_COMPARED = 1000
-"""The most known names that a name is compared with. Chosen: it takes milliseconds."""
+"""The largest number of known names that a name is compared with. Chosen: this many take milliseconds."""
 
 _VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
@@ -47,7 +47,7 @@ _SWITCH = {
     "keys": "write names and URIs alone: disable('a', 'config://b')",
     "components": "write kind=…, with 'tool', 'resource', 'template' or 'prompt'",
     "version": _VERSION,
-    "only": "disable what shall not be offered",
+    "only": "disable everything that is not to be offered",
 }
 _MOUNT = {
     "namespace": "write prefix=…",
@@ -167,7 +167,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
     "Context.sample": {
-        "mask_error_details": "errors of functions are masked, but ToolError; Server(expose_errors=True) shows them",
+        "mask_error_details": "errors other than ToolError are masked; Server(expose_errors=True) shows them",
         "tool_concurrency": "what the model calls in one reply runs at the same time",
     },
     "Server.mount": _MOUNT,
@@ -183,7 +183,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Client.get_prompt": _REQUEST,
     "Client.get_prompt_once": _ONE_ROUND,
 }
-"""For each public function: keywords of FastMCP and the official SDK (`mcp`), and what to write here."""
+"""For each public function: keywords of FastMCP and the official SDK (`mcp`), and what to write here instead."""
 
 
 _FOR_THE_SERVER: Final = ("call_tool", "call_tool_once", "get_prompt", "get_prompt_once")
@@ -204,7 +204,7 @@ def refuse_unknown(
     Raises:
         TypeError: If a keyword is unknown.
     """
-    # They come from the TypedDict itself, so that what type checkers accept and what is accepted here can't differ.
+    # The known names come from the TypedDict itself, so that type checkers accept exactly what is accepted here.
     known = () if details is None else details.__annotations__
     for name in given:
         if name not in known:
@@ -220,11 +220,12 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
             return f": {advice}"
     from difflib import get_close_matches  # deferred: only for mistakes
 
-    # Spelling comes after the table: a name that another library uses was not a slip, even if a known one resembles it.
+    # The table takes precedence over the spelling: a name from another library was not misspelt, even if it resembles a
+    # known one.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
     if function.__name__ in _FOR_THE_SERVER:
-        return f": what the server gets is a dict, {function.__name__}(…, {{{name!r}: …}})"
+        return f": pass the arguments as a dict, {function.__name__}(…, {{{name!r}: …}})"
     return f"; it takes {', '.join(known)}"
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["LEVELS", "LogLevel", "logger", "show_log"]
 
-# There is one for the whole package, so that a program sets its level, or silences it, in one place. The ready
+# The whole package has one logger, so that a program sets its level, or silences it, in one place. The ready-made
 # middleware and the access log have loggers below it.
 logger = logging.getLogger("trio_mcp")
 
@@ -17,11 +17,11 @@ LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "warning", "error")
 def show_log(level: LogLevel) -> None:
     """Show log messages of a level and above on standard error, for a process whose main program is a server.
 
-    Where logging is configured already, its handlers stay, and only the level of this library is set.
+    If logging is configured already, its handlers stay, and only the level of this library is set.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     logger.setLevel(number)
     if not logging.getLogger().handlers:
-        # Other libraries stay at INFO or above: what they log for debugging includes the fields of requests, with
+        # Other libraries stay at INFO or above: their debug messages include the header fields of requests, with
         # tokens.
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=max(number, logging.INFO))

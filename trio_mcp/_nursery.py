@@ -36,8 +36,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
     `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that is
     not raised is logged.
     """
-    # `finally` would not do: the outcome of the block has to be known before the close runs, to be weighed against its
-    # own.
+    # `finally` is not enough: what the block raised has to be known here, to be compared with what the close raises.
     try:
         yield
     except BaseException as exc:
@@ -55,8 +54,8 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
     """Return whether an exception of the close replaces the block's own."""
-    # The rest, without `Cancelled`, is a failure or the end of the program. The end of the program always leaves; a
-    # failure leaves only if the block raised nothing but `Cancelled`.
+    # An exception without `Cancelled` is a failure or the end of the program (Ctrl-C, `SystemExit`). The end of the
+    # program is always raised; a failure is raised only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
     return rest is not None and (not isinstance(rest, Exception) or without_cancellation(earlier) is None)
 
@@ -81,10 +80,10 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
                 async with contextlib.nullcontext() if close is None else closing(close):
                     yield nursery
             except BaseException as exc:
-                # It is kept, and raised below, outside the nursery, which would wrap it in a group.
+                # The exception is kept, and raised below, outside the nursery, which would wrap it in a group.
                 raised = exc
-            # This follows the close, which may need the tasks: a writer, for example, still has to write the last
-            # messages.
+            # The tasks are cancelled only after the close, which may need them: a writer, for example, still has to
+            # write the last messages.
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
             if raised is not None and without_cancellation(raised) is not raised:
                 # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own
@@ -94,17 +93,17 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
     except trio.Cancelled as exc:
         raised = exc if raised is None else raised
     except BaseExceptionGroup as group:
-        # The group may hold the block's own `Cancelled` besides the failures of tasks; only the failures count.
+        # The group may contain the block's own `Cancelled` as well as failures of tasks; only the failures are kept.
         left = [without_cancellation(member) for member in group.exceptions]
         failures = [failure for failure in left if failure is not None]
         if not failures and raised is None:
             raised = group
     if failures:
-        # A failure takes precedence over a cancellation; with an exception of the block's own it forms a group.
+        # A failure takes precedence over a cancellation; any other exception of the block forms a group with it.
         if raised is not None and not isinstance(raised, trio.Cancelled):
             failures.insert(0, raised)
         raised = failures[0] if len(failures) == 1 else BaseExceptionGroup("background tasks failed", failures)
-        # Ctrl-C inside a group would pass by every `except KeyboardInterrupt`.
+        # `except KeyboardInterrupt` would not catch Ctrl-C inside a group.
         interruption = interruption_in(raised)
         if interruption is not None and interruption is not raised:
             raise interruption from raised
@@ -113,7 +112,7 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
 
 
 def interruption_in(exc: BaseException) -> BaseException | None:
-    """Find the `KeyboardInterrupt` or `SystemExit`, alone or within a group; return None without one."""
+    """Return the `KeyboardInterrupt` or `SystemExit` that an exception is, or contains as a group; None without one."""
     if isinstance(exc, BaseExceptionGroup):
         return next(filter(None, map(interruption_in, exc.exceptions)), None)
     return None if isinstance(exc, Exception | trio.Cancelled) else exc
@@ -121,8 +120,9 @@ def interruption_in(exc: BaseException) -> BaseException | None:
 
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:
     """Do what `trio.Nursery.start` does, safely even in the main task."""
-    # Trio (0.35.0) raises Ctrl-C in the main task. If that waits in `Nursery.start` and the starting task ends with an
-    # exception, too, such as an outer cancellation, the end is a `TrioInternalError`. So another task waits there.
+    # Trio (0.35.0) raises Ctrl-C in the main task. If the main task is in `Nursery.start` then, and the starting task
+    # also ends with an exception, such as an outer cancellation, Trio fails with a `TrioInternalError`. So another task
+    # calls `Nursery.start`.
     value: Any = None
     started = trio.Event()
 
@@ -142,13 +142,14 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
     """Return what remains of an exception without its `Cancelled`s: the same object if it contains none, or None."""
     if isinstance(exc, BaseExceptionGroup):
         matched, rest = exc.split(trio.Cancelled)
-        # It is the same object if there is nothing to take out: callers compare by identity.
+        # If there is nothing to take out, the same object is returned: callers compare by identity.
         return exc if matched is None else rest
     return None if isinstance(exc, trio.Cancelled) else exc
 
 
 class EnteredOnce(abc.ABC):
-    """An object that is its own async context manager, once only; its lifetime is written as one generator."""
+    """A base class of objects that are async context managers and can be entered once; a subclass writes the whole
+    lifetime as one context manager."""
 
     _lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
     _entered_in: trio.lowlevel.Task | None = None
@@ -178,21 +179,21 @@ class EnteredOnce(abc.ABC):
         assert self._lifetime_manager is not None
         assert self._entered_in is not None
         if trio.lowlevel.current_task() is not self._entered_in:
-            # Leaving its nursery here would make Trio say that its internal state is corrupted.
+            # Leaving its nursery here would make Trio report a corrupted internal state.
             text = f"a {type(self).__name__} must be left in the task that has entered it, {self._entered_in.name!r}"
             if (aclose := getattr(self, "aclose", None)) is not None:
                 await aclose()
-                text += "; it is closed now, which its aclose() does from any task"
+                text += "; it is closed now; to close it from another task, call aclose()"
             raise LocalProtocolError(text)
         return await self._lifetime_manager.__aexit__(kind, exc, traceback)
 
 
 def drop_inner_frames(exc: BaseException) -> None:
-    """Take the frames of this library and of Trio out of the tracebacks of an exception and its causes, except for the
-    last."""
+    """Remove the frames of this library and of Trio, except for the last frame, from the tracebacks of an exception and
+    its causes."""
     behind: BaseException | None = exc
     while behind is not None:
-        # If a task fails, the others are cancelled, which says nothing about the failure.
+        # When a task fails, the others are cancelled; their `Cancelled` says nothing about the failure.
         if isinstance(behind.__context__, trio.Cancelled):
             behind.__context__ = None
         behind.__traceback__ = outer_frames(behind.__traceback__)
@@ -209,7 +210,7 @@ def outer_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_raised_inside(exc: BaseException) -> bool:
-    """Return whether it was this library or Trio that raised an exception, and not a caller's function."""
+    """Return whether an exception was raised by this library or Trio, and not by a caller's function."""
     steps = _steps(exc.__traceback__)
     return bool(steps) and _is_inner(steps[-1])
 

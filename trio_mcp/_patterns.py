@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: to compile one takes longer than to import a module.
+"""Regular expressions that are compiled when they are first used: compiling one takes longer than importing a module.
 
 Patterns that every program uses are better compiled with `re.compile`.
 """
@@ -12,8 +12,8 @@ __all__ = ["late_pattern"]
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what `re.compile` returns, but compile it on the first access to a method. Patterns must be known to be
-    valid.
+    """Return a stand-in for what `re.compile` returns, which compiles the pattern on the first access to a method. An
+    invalid pattern raises only then.
 
     Args:
         pattern: The regular expression.
@@ -27,7 +27,7 @@ class _LatePattern:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        # This is called for missing names only: from now on the method costs no more than that of a compiled pattern.
-        found = getattr(re.compile(*self._given), name)  # re keeps what it has compiled for the next name
+        # This is called only for missing names: a method that was found costs no more than that of a compiled pattern.
+        found = getattr(re.compile(*self._given), name)  # for further names, the pattern is in the cache of `re`
         setattr(self, name, found)
         return found

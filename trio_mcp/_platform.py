@@ -26,9 +26,9 @@ __all__ = [
 AF_UNIX: Final[int | None] = getattr(socket, "AF_UNIX", None)
 """The family of Unix sockets; None where Python has none."""
 
-# Elsewhere `os.read` and `os.write` save some layers between a socket and a transport.
+# Where it is, `os.read` and `os.write` save some layers between a socket and a transport.
 SOCKETS_ARE_FILES: Final[bool] = sys.platform != "win32"
-"""Whether a socket's number is that of a file."""
+"""Whether a socket's number is a file descriptor."""
 
 FILES_HAVE_OWNERS: Final[bool] = sys.platform != "win32"
 """Whether a file has one owner and a mode, and folders can be opened."""
@@ -37,10 +37,10 @@ INSTEAD = "use HTTP, WebSocket or TCP instead, such as server.run('http') and Cl
 
 
 def check_pipes() -> None:
-    """Check that there is what stdio needs.
+    """Check that Trio supports pipes here, which stdio needs.
 
     Raises:
-        TransportError: If not; the message says what to use instead.
+        TransportError: If it does not; the message says what to use instead.
     """
     if not hasattr(trio.lowlevel, "FdStream"):
         raise TransportError(
@@ -49,17 +49,17 @@ def check_pipes() -> None:
 
 
 def check_unix_sockets() -> None:
-    """Check that there are Unix sockets.
+    """Check that Python supports Unix sockets here.
 
     Raises:
-        TransportError: If there are none; the message says what to use instead.
+        TransportError: If it does not; the message says what to use instead.
     """
     if AF_UNIX is None:
         raise TransportError(f"Python has no Unix sockets on {sys.platform}: {INSTEAD}")
 
 
 def sync_folder(folder: Path) -> None:
-    """Write to disk which files a folder holds."""
+    """Write a folder's own entries to disk, so that new and renamed files survive a crash; on Windows, do nothing."""
     if FILES_HAVE_OWNERS:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -68,7 +68,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-# Python has each of these modules on one kind of system only.
+# Each of the two modules imported below exists on one kind of system only.
 def try_to_lock(descriptor: int) -> bool:
     """Lock an open file unless someone else has; return whether it is locked now."""
     if sys.platform == "win32":

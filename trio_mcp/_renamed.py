@@ -1,4 +1,4 @@
-"""Names of FastMCP and of the official SDK (`mcp`) that newcomers write, and what stands for them here.
+"""Names of FastMCP and of the official SDK (`mcp`) that newcomers write, and their counterparts here.
 
 Keywords have their own table, in `_keywords`.
 """
@@ -13,7 +13,7 @@ __all__ = ["ATTRIBUTES", "NAMES", "refuse_attributes", "refused_import"]
 _SERVER = "write `from trio_mcp import Server`"
 _URL = "write Client('https://…/mcp'), or HttpServerParameters(…) with headers"
 _PROCESS = "write Client(StdioServerParameters('python', ['server.py']))"
-_CONTEXT = "a function declares a parameter `ctx: Context`"
+_CONTEXT = "declare a parameter `ctx: Context` in the function"
 
 NAMES: Final = {
     "FastMCP": _SERVER,
@@ -32,12 +32,12 @@ NAMES: Final = {
     "create_connected_server_and_client_session": "write Client(server)",
     "get_context": _CONTEXT,
     "CurrentContext": _CONTEXT,
-    "get_http_headers": "a function declares a parameter `ctx: Context`, and reads ctx.headers",
+    "get_http_headers": "declare a parameter `ctx: Context` in the function, and read ctx.headers",
     "AcceptedElicitation": "write Accepted",
     "DeclinedElicitation": "write Declined",
     "CancelledElicitation": "write Cancelled",
     "ToolManager": "write server.add_tool(function)",
-    "NotificationOptions": "the server declares what it can do by itself",
+    "NotificationOptions": "the server declares its capabilities by itself",
     "InitializationOptions": "write server.run(), which negotiates by itself",
 }
 """For names that are imported: what to write instead."""
@@ -78,7 +78,7 @@ ATTRIBUTES: Final = {
         "lifespan_context": "write ctx.state",
         "fastmcp": "the function can refer to its server by the name of the variable",
         "read_resource": "call the resource's function",
-        "list_resources": "the function knows its server",
+        "list_resources": "the function can refer to its server by the name of the variable",
         "get_http_request": "write ctx.headers, or ctx.transport_metadata",
         "client_id": "write ctx.principal",
         "session_id": _STATE,
@@ -97,13 +97,13 @@ ATTRIBUTES: Final = {
         "set_logging_level": "write client.set_log_level(level)",
     },
 }
-"""For classes: what to write instead of an attribute of theirs."""
+"""For each class: attributes that newcomers expect, and what to write instead."""
 
 
 def refused_import(module: str, name: str, find: Callable[[str], str | None]) -> ImportError | None:
     """Return the error for a name that a module of this package does not have, if there is something to advise.
 
-    It is an ImportError because of `from trio_mcp import FastMCP`, which drops the text of an AttributeError.
+    The error is an ImportError because `from trio_mcp import FastMCP` would drop the text of an AttributeError.
 
     Args:
         module: The module's name.
@@ -119,7 +119,7 @@ def refused_import(module: str, name: str, find: Callable[[str], str | None]) ->
 
 
 class _Refused:
-    """A descriptor for an attribute that a class does not have, and whose AttributeError says what to write.
+    """A descriptor for an attribute that a class does not have; its AttributeError says what to write instead.
 
     A ``__getattr__`` of the class would make every access to its other attributes slower.
     """
@@ -129,20 +129,20 @@ class _Refused:
         self._advice = advice
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # It lacks the object, or Python would add a similar name as a guess.
+        # The error is not given the object: Python would add a similar name as a guess.
         text = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
         raise AttributeError(text, name=self._name, obj=None)
 
 
 def refuse_attributes(cls: type) -> None:
-    """Let the AttributeErrors of a class say what to write instead of the names in `ATTRIBUTES`."""
+    """Make the AttributeErrors of a class say what to write instead of the names in `ATTRIBUTES`."""
     refused = ATTRIBUTES[cls.__name__]
     for name, advice in refused.items():
         assert not hasattr(cls, name), name
         setattr(cls, name, _Refused(name, advice))
 
     def __dir__(self: object) -> list[str]:
-        # Completion offers none of them, except for an attribute that a subclass has under the same name.
+        # Completion offers none of the refused names, except for one that a subclass has as an attribute.
         return [name for name in object.__dir__(self) if name not in refused or hasattr(self, name)]
 
     cls.__dir__ = __dir__  # type: ignore[assignment]

@@ -1,12 +1,12 @@
-"""Secrets: the one list of their names and looks, and how to take them out of a text.
+"""Secrets: the list of their names and of what they look like, and how to mask them in text.
 
-Three things give a secret away: the name that it stands under, the place where that name stands, and its own look. The
-names are those of the most used APIs and gateways: AWS, Azure, Google Cloud, GitHub, GitLab, Slack, Stripe, Twilio,
-SendGrid, Shopify, Atlassian, Notion, OpenAI, Anthropic, Cloudflare, Datadog, New Relic, PagerDuty, HubSpot, Kong; with
-OAuth, HTTP, Kubernetes and Vault.
+Three things reveal a secret: its name, the place where that name occurs, and what the secret itself looks like. The
+names are those used by the most popular APIs and gateways: AWS, Azure, Google Cloud, GitHub, GitLab, Slack, Stripe,
+Twilio, SendGrid, Shopify, Atlassian, Notion, OpenAI, Anthropic, Cloudflare, Datadog, New Relic, PagerDuty, HubSpot,
+Kong; and by OAuth, HTTP, Kubernetes and Vault.
 
 It is better to mask too much than to show what cannot be taken back. Still, a text that shows nothing is of no use, so
-the names that only look like those of secrets are a list as well.
+the names that only resemble those of secrets are listed as well.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = [
 MASK: Final = "***"
 
 MAX_NAME: Final = 200
-"""The longest name that is looked at as a whole (chosen); of longer ones, the beginning and the end."""
+"""The longest name that is examined as a whole; of a longer one, only the beginning and the end are. Chosen."""
 
 
 class Place(IntEnum):
-    """Where a name stands. Each place has the names of those before it, and more."""
+    """Where a name occurs. In each place, the names of the places before it count as well."""
 
     FIELD = 0
-    """In JSON, in a text, on a command line, where anything may have a name."""
+    """JSON, text or a command line, where anything may have a name."""
     WIRE = 1
-    """A header field, or an environment variable: nearly every ``…-KEY`` is one of an API."""
+    """A header field or an environment variable, where nearly every ``…-KEY`` is an API key."""
     QUERY = 2
-    """The query of a URL, where ``key`` is an API's key and ``code`` one of OAuth (RFC 6749, section 4.1.2)."""
+    """The query of a URL, where ``key`` is an API key and ``code`` is OAuth's (RFC 6749, section 4.1.2)."""
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Place(IntEnum):
 # Names are compared by their words, in lower case: `apiKey`, `API-KEY` and `api_key` are `_api_key_`.
 _WORD = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-# These may stand anywhere in a name, and need no sign between the words: PGPASSWORD, hapikey, accesstoken.
+# These may occur anywhere in a name, with or without a separator between words: PGPASSWORD, hapikey, accesstoken.
 _ANYWHERE = late_pattern(
     "passw(or)?d|passphrase|passcode|secret(?!ar)|credential|cookie|jwt|bearer|authorization"
     "|(api|access|private|signing|encryption|subscription|functions)key|accesssignature|connectionstring"
@@ -61,7 +61,7 @@ _ANYWHERE = late_pattern(
 )
 _SESSION = late_pattern("sess(ion)?id")
 
-# These keys and codes are secrets in JSON as well, where nearly all others are not.
+# These kinds of keys and codes are secrets even in JSON, where nearly all others are not.
 _KEYS: Final = (
     "account|admin|aes|anon|app|application|auth|client|consumer|decryption|deploy|function|hmac|ingestion|insert"
     "|integration|license|master|rapidapi|rest|role|routing|server|service|session|shared|sign|ssh|storage|symmetric"
@@ -80,7 +80,7 @@ _BY_PLACE: Final = {
     Place.QUERY: late_pattern("^_(key|code|hmac|assertion)_$"),
 }
 
-# The words around it tell that a name is not that of a secret, though it contains one.
+# A name with these words is not that of a secret, although it contains one of the words above.
 _HARMLESS = late_pattern(
     # These tokens are counted by language models, or belong to the protocol, to parsers and to pages of results.
     "_(progress|max|min|input|output|total|prompt|completion|stop|eos|bos|pad|unk|sep|cls|unexpected|next|prev|previous"
@@ -91,7 +91,7 @@ _HARMLESS = late_pattern(
     "|_(primary|foreign|sort|partition|hash|range|row|cache|surrogate|idempotency|dedup|deduplication|public|publishable"
     "|lookup|object|parent|group|composite|natural|unique|index|socket|translation|registry|hot|arrow|enter|shift"
     "|ctrl|alt|tab|escape)_keys?_|_(gpio|led)_pin_"
-    # These words tell of a secret: its type, where it comes from, how long it lasts.
+    # These words describe a secret: its type, where it comes from, how long it lasts.
     "|_(types?|type_hint|endpoints?|ur[li]s?|supported|methods?|algs?|algorithms?|counts?|limits?|usage|length|size"
     "|expiry|expires|expires_(in|at|on)|expiration|ttl|lifetime|policy|required|enabled|format|budget|servers?|names?"
     "|prefix|file|path|dir|directory|version|status|details|description|issuer|audience|provider|scopes?)_$"
@@ -105,7 +105,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
 
     Args:
         name: The name, in any style.
-        place: Where it stands.
+        place: Where it occurs.
     """
     # A peer may choose a name of any length.
     if len(name) > MAX_NAME:
@@ -115,7 +115,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, place: Place) -> bool:
-    # It is an environment variable or a header field, wherever it is named.
+    # Such a name is that of an environment variable or a header field, wherever it occurs.
     if place is Place.FIELD and (name.isupper() or "-" in name):
         place = Place.WIRE
     words = f"_{'_'.join(_WORD.findall(name))}_".lower()
@@ -128,19 +128,19 @@ def _is_secret(name: str, place: Place) -> bool:
 
 
 def names_session(name: str) -> bool:
-    """Return whether a name is that of the id of a session."""
+    """Return whether a name is that of a session id."""
     return _SESSION.search("".join(_WORD.findall(name[:MAX_NAME])).lower()) is not None
 
 
 # --- looks ------------------------------------------------------------------------------------------------------------
 
-# Every pattern takes linear time, however hostile the text: a repetition has a small bound, or nothing that follows it
-# can fail, so that the search goes on behind what it has read. tests/test_secrets.py holds them to it.
+# Every pattern takes linear time, however hostile the text: each repetition has a small bound, or nothing after it can
+# fail, so that the search continues after what it has read. tests/test_secrets.py checks this.
 _Instead: TypeAlias = str | Callable[[re.Match[str]], str]
 
 
 def _where(asked: str, masked: Callable[[re.Match[str]], str] = lambda found: MASK) -> Callable[[re.Match[str]], str]:
-    """Return what to put instead of a match: a mask if its last part has what is asked, else the match itself."""
+    """Return a function that replaces a match: by its mask if the last group contains `asked`, else by itself."""
     wanted = late_pattern(asked)
     return lambda found: masked(found) if wanted.search(found[found.lastindex or 0]) else found[0]
 
@@ -151,8 +151,8 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
-    # PEM (RFC 7468) reaches to its last line, or to the end of a text that was cut. An old one has lines with hyphens
-    # at the top.
+    # A PEM block (RFC 7468) extends to its END line, or to the end of the text if it was cut off. Old ones begin with
+    # header lines that contain hyphens.
     (
         late_pattern(
             r"-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |ANY |PGP )?PRIVATE KEY(?: BLOCK)?-----"
@@ -161,8 +161,8 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         MASK,
     ),
     (late_pattern(r"PuTTY-User-Key-File-[0-9]:[\s\S]*"), MASK),
-    # Credentials of HTTP have their scheme before them (RFC 9110, section 11.4). In a sentence, the word behind one has
-    # none of these characters.
+    # HTTP credentials follow the name of their scheme (RFC 9110, section 11.4). In prose, the word after such a name
+    # contains none of these characters.
     (
         late_pattern(r"\b(Bearer|DPoP|Negotiate|ApiKey|GenieKey|FlyV1)\s{1,16}+([\w.~+/=-]{8,}+)", re.IGNORECASE),
         _where(r"[0-9+/=_.-]", lambda found: f"{found[1]} {MASK}"),
@@ -175,9 +175,10 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         late_pattern(r"\b(Digest)\s{1,16}+([^\r\n]{8,}+)", re.IGNORECASE),
         _where(r"response=", lambda found: f"{found[1]} {MASK}"),
     ),
-    # A JSON Web Token, signed or encrypted, begins with an object; what follows in the same run goes with it.
+    # A JSON Web Token, signed or encrypted, begins with an object; whatever follows without a space is masked with it.
     (late_pattern(r"\beyJ([\w.-]{5,}+)"), _where(r"\w\.[\w-]+\.")),
-    # Many APIs have their keys begin so that they are found. Short words alone are a name: `hf_hub_enable_transfer`.
+    # Many APIs give their keys a recognizable prefix. Followed by short words only, it is a name:
+    # `hf_hub_enable_transfer`.
     (
         late_pattern(
             r"\b((?:sk[-_]|[pr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat)-"
@@ -194,16 +195,16 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # of Mailchimp
     (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # of New Relic
     (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a bot of Telegram
-    # The addresses of webhooks, here of Slack and Discord, are keys themselves.
+    # The URLs of webhooks, here those of Slack and Discord, are secrets themselves.
     (late_pattern(r"(?<=hooks\.slack\.com/)[\w/-]{8,}+"), MASK),
     (late_pattern(r"(?<=/api/webhooks/)[\w/-]{8,}+"), MASK),
-    # A URL may hold a user and a password.
+    # A URL may contain a user name and a password.
     (late_pattern(r"(?<=://)[^\s/?#\"'<>\\]++"), _without_user),
 )
 
 
 def mask_text(text: str) -> str:
-    """Return a text in which everything that looks like a secret, or stands under the name of one, is masked."""
+    """Return a text in which everything that looks like a secret, or has the name of one, is masked."""
     for pattern, instead in _LOOKS:
         text = pattern.sub(instead, text)
     return "".join(_without_named(text))
@@ -211,8 +212,8 @@ def mask_text(text: str) -> str:
 
 # --- names in a text --------------------------------------------------------------------------------------------------
 
-# This finds a name, and how its value begins: in a query, in environment variables, in headers, on a command line, in
-# JSON, YAML, Python and XML. Within strings, quotes have backslashes before them.
+# This matches a name and the beginning of its value: in a query, in environment variables, in headers, on a command
+# line, in JSON, YAML, Python and XML. Quotes inside strings are escaped with backslashes.
 _NAMED = late_pattern(
     r"""(?:(?<![\w.%-])|(?<=%3F)|(?<=%26)|(?<=%23))(-{1,2}+)?+([A-Z0-9_][\w.-]{0,199}+)"""
     r"""(?:\\{0,15}+["'`]?+[^\S\n]{0,64}+(?:={1,3}+>?+|:=?+|%3D)[^\S\n]{0,64}+(?:\n[ \t]{0,64}+)?+"""
@@ -227,7 +228,7 @@ _ENCODED = late_pattern(r"""(?:(?!%26|%23)[^\s&;,"'`\\<>{}\[\]])*+""")
 _ENCODED_BEFORE = late_pattern("%(?:3F|26|23)", re.IGNORECASE)
 _INDENTED = late_pattern("[ ]*+")
 _SCALAR = late_pattern(r"[|>][0-9+-]{0,2}+[ \t]{0,64}+\r?+\n")
-"""How a text of several lines begins in YAML (1.2.2, section 8.1)."""
+"""The beginning of a multi-line string in YAML (1.2.2, section 8.1)."""
 _LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*+")
 _BRACKET = late_pattern(r"""[\[\]{}]|(\\{0,15}+)(["'`])""")
 _SCHEME = late_pattern(r"(?:Basic|Bearer|Digest|DPoP|Negotiate|Token|ApiKey|AWS4-HMAC-SHA256) ", re.IGNORECASE)
@@ -236,9 +237,9 @@ _NOTHING: Final = frozenset(
     """true false null none nil undefined str string int integer number float bool boolean bytes object array any
     optional required missing unset empty hidden redacted secretstr""".split()  # noqa: SIM905 - a list of words
 )
-"""Words in place of a value that give nothing away: literals, types, and what is said about it."""
+"""Words that give nothing away in place of a value: literals, types, and remarks such as ``redacted``."""
 
-# A JSON schema describes a secret, but holds none; in a text it is known by what it begins with.
+# A JSON schema may describe a secret, but contains none; in text it is recognized by its beginning.
 _SCHEMA = late_pattern(
     r"""\{\s{0,64}+\\{0,15}+["'](?:\$ref|title|description|(?:any|one|all)Of|type\\{0,15}+["']\s{0,8}+:\s{0,8}+"""
     r"""(?:\[|\\{0,15}+["'](?:string|number|integer|boolean|object|array|null)))\\{0,15}+["']"""
@@ -254,22 +255,22 @@ LABELS: Final = {
     "Key": "Value",
     "ParameterKey": "ParameterValue",
 }
-"""Members that name what another member holds: variables in Kubernetes, headers in HAR, parameters in AWS."""
+"""Members that name the value of another member: variables in Kubernetes, headers in HAR, parameters in AWS."""
 _LABELLED: Final = frozenset(LABELS.values())
 _LABEL_AHEAD = late_pattern(
     r"""\\{0,15}+["'`]?+\s{0,64}+,?+\s{0,64}+\\{0,15}+["'`]?+"""
     rf"""(?:{"|".join(LABELS)})\\{{0,15}}+["'`]?+\s{{0,64}}+[:=]\s{{0,64}}+\\{{0,15}}+["'`]?+([\w.-]{{1,200}}+)"""
 )
 _BETWEEN: Final = 80
-"""Characters that may stand between the name and the value of a pair; chosen."""
+"""The distance, in characters, below which a name and a value form such a pair. Chosen."""
 
 
 def _without_named(text: str) -> Iterator[str]:
-    """Yield the pieces of a text, with a mask for each value that stands under the name of a secret."""
+    """Yield the pieces of a text, with a mask for each value that has the name of a secret."""
     at = 0
     label, label_end = "", -_BETWEEN
     for found in _NAMED.finditer(text):
-        # It is inside a value that is masked already: an assignment in it would be shown from there on.
+        # The match is inside a value that is masked already: treating it as a name would show parts of that value.
         if found.start() < at:
             continue
         name, begins = found[2], found.end()
@@ -292,7 +293,7 @@ def _without_named(text: str) -> Iterator[str]:
 
 
 def _label_ahead(text: str, found: re.Match[str]) -> str:
-    """Return the name of a value that stands behind it."""
+    """Return the name that follows the value it belongs to, or an empty string."""
     if found[4] is None:
         return ""
     ahead = _LABEL_AHEAD.match(text, _end_of_quoted(text, found.end(), found[3], found[4]))
@@ -303,14 +304,14 @@ def _is_named_secret(text: str, found: re.Match[str]) -> bool:
     name, start = found[2], found.start()
     before = text[max(0, start - 20) : start]
     if text[found.end(2)] == ">" and not before.endswith("<"):
-        return False  # a "greater than", where no element of XML begins
+        return False  # a greater-than sign that does not end an XML tag
     if before.endswith(("?", "&", "#", "%3F", "%26", "%23", "%3f")):
         return is_secret(name, Place.QUERY)
-    # In prose a name has several words: "API key: …".
+    # In prose a name may have several words: "API key: …".
     if before.endswith(" ") and (word := before[:-1].rpartition(" ")[2]).isalpha():
         name = f"{word} {name}"
     elif start == 0 and is_secret(name, Place.QUERY):
-        # The body of a form begins with its first name.
+        # The text may be the body of a form, which begins with a name.
         value = _UNQUOTED.match(text, found.end())
         return is_secret(name) or (value is not None and text[value.end() : value.end() + 1] == "&")
     return is_secret(name)
@@ -322,7 +323,7 @@ def _value(text: str, found: re.Match[str]) -> tuple[str, int]:
     if found[4] is not None:
         return MASK, _end_of_quoted(text, begins, found[3], found[4])
     if text[begins : begins + 1] in ("{", "["):
-        # The members of a schema are looked at one by one.
+        # The members of a schema are examined one by one.
         return MASK, begins if _SCHEMA.match(text, begins) else _end_of_brackets(text, begins)
     if name.endswith(("authorization", "cookie")):
         return _line(text, found)
@@ -349,13 +350,13 @@ def _line(text: str, found: re.Match[str]) -> tuple[str, int]:
 
 
 def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
-    """Mask what stands on the lines behind a name: a word, or in YAML all lines that are further to the right."""
+    """Mask the value on the lines after a name: a word, or, in YAML, all lines that are indented further."""
     begins = found.end()
     head = text[max(0, found.start() - MAX_NAME) : found.start()].rpartition("\n")[2]
     own = len(head) - len(head.lstrip(" -"))
-    first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the text begins with the bar of YAML, on the name's line
+    first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the value begins on the name's line, with YAML's bar
     if first and begins - first <= own:
-        # This stands as far to the left as the name: it is a value, or the next name, whose own value is looked at
+        # The line is not indented further than the name: it is a value, or the next name, whose own value is examined
         # separately.
         value = _UNQUOTED.match(text, begins)
         return (MASK, begins if value is None or value[0].endswith(":") else value.end())
@@ -371,8 +372,8 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
 
 
 def _end_of_quoted(text: str, begins: int, backslashes: str, quote: str) -> int:
-    """Return where a string ends that began behind a quote, which had backslashes before it if it is within others."""
-    # With each string around it, one backslash becomes two, and a quote gets another one.
+    """Return where a quoted string ends; its opening quote has backslashes before it if it is inside other strings."""
+    # With each string around it, every backslash is doubled, and a quote gets one more.
     outer = len(backslashes)
     for closing in _CLOSING[quote].finditer(text, begins):
         if len(closing[1]) % (2 * (outer + 1)) == outer:
@@ -381,7 +382,7 @@ def _end_of_quoted(text: str, begins: int, backslashes: str, quote: str) -> int:
 
 
 def _end_of_brackets(text: str, begins: int) -> int:
-    """Return where the brackets close that open here."""
+    """Return the position after the bracket that closes the one at `begins`; the end of the text if none does."""
     depth, at = 0, begins
     for found in _BRACKET.finditer(text, begins):
         if found.start() < at:
@@ -399,16 +400,16 @@ def _end_of_brackets(text: str, begins: int) -> int:
 
 
 def mask_words(words: Iterable[str]) -> str:
-    """Return a command line without what looks like a secret, or follows an option with the name of one."""
+    """Return a command line with a mask for what looks like a secret, or follows an option with the name of one."""
     return " ".join(without_options(words))
 
 
 def without_options(words: Iterable[str]) -> Iterator[str]:
-    """Yield the words of a command line, with a mask for each that mask_words leaves out."""
+    """Yield the words of a command line, masked as `mask_words` does it."""
     last = ""
     for word in words:
-        # This holds only after an option: a word that merely looks like one, such as a path with `token` in it, hides
-        # nothing behind it.
+        # Only an option hides the word after it; a word that merely contains the name of a secret, such as a path with
+        # `token` in it, does not.
         yield MASK if last.startswith("-") and is_secret(last.lstrip("-")) else mask_text(word)
         last = word
 
@@ -417,11 +418,11 @@ def without_options(words: Iterable[str]) -> Iterator[str]:
 
 _SENT = late_pattern(r"[^\s;,]+")
 _SHORTEST: Final = 8
-"""Characters from which a secret stands out among the words of a message; chosen."""
+"""The shortest secret that is replaced, in characters; a shorter one could be an ordinary word. Chosen."""
 
 
 def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return a text of a server without the credentials of the request, which some servers repeat as they refuse it.
+    """Return a server's text with the credentials of the request masked: some servers repeat them when they refuse it.
 
     Args:
         text: The text.

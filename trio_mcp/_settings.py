@@ -5,8 +5,8 @@
 
 A function takes them as ``**settings: Unpack[SocketSettings]``. So type checkers know their names and types,
 `trio_mcp._keywords.refuse_unknown` knows their names, the documentation shows their defaults, and `completed` checks
-them and fills in the defaults. A module that declares some has no ``from __future__ import annotations``, as its
-annotations have to be evaluated.
+them and fills in the defaults. A module that declares such dictionaries must not have ``from __future__ import
+annotations``, because its annotations have to be evaluated.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SettingsT = TypeVar("SettingsT")
 
 @attrs.frozen
 class Default:
-    """The default of a setting, and how a value that is given is checked.
+    """The default of a setting, and how a given value is checked.
 
     Attributes:
         default: The value if none is given.
-        check: Called with the name and the value that is given; raises if the value can't be used.
-        convert: Returns the value to use for the one that is given. It runs before the check, so it must let anything
-            pass.
+        check: Called with the name and the given value; raises if the value can't be used.
+        convert: Returns the value to use instead of the given one. It runs before the check, so it must accept any
+            value.
     """
 
     default: Any = None
@@ -40,7 +40,7 @@ class Default:
 
 @functools.cache
 def settings_of(kind: Any) -> Mapping[str, Default]:
-    """Return the defaults and checks of a typed dictionary, by the names of those entries that have some."""
+    """Return the defaults and checks of a typed dictionary, keyed by name; entries without any are left out."""
     extras = {name: getattr(hint, "__metadata__", ()) for name, hint in kind.__annotations__.items()}
     return {name: extra[0] for name, extra in extras.items() if extra}
 

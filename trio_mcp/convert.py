@@ -28,7 +28,7 @@ def as_object(value: object, what: str) -> dict[str, Any]:
     Raises:
         TypeError: If the value is neither.
     """
-    # It is not copied, since every call comes through here; code that adds something to parameters copies them.
+    # A dict is not copied, since every call comes through here; code that adds something to parameters copies them.
     if type(value) is dict:
         return value
     if isinstance(value, WireModel):

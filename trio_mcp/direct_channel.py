@@ -1,7 +1,7 @@
-"""A bounded channel whose receiver may be handed each message at once, by the sender, without a turn of the loop.
+"""A bounded channel whose sender may hand each message to the receiver at once, without a turn of the event loop.
 
 A transport reads a message, and the session acts on it: with a memory channel in between, the message waits for the
-session's task to run, which costs more than acting on it. Here the session's task says what is to be called with each
+session's task to run, which costs more than acting on it. Here the session's task names a function to call with each
 message (`DirectReceiveChannel.deliver_to`) and sleeps until the channel ends.
 """
 
@@ -19,22 +19,22 @@ from trio_mcp.jsonrpc.messages import SessionMessage
 __all__ = ["BURST", "Closeable", "DirectReceiveChannel", "DirectSendChannel", "Take", "open_direct_channel"]
 
 Take: TypeAlias = Callable[[SessionMessage], object]
-"""The function that is called with each message: a plain one, which does not wait."""
+"""The function that is called with each message: a synchronous one, which does not wait."""
 
 BURST = 64
-"""Messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small
-enough to delay other tasks little. A link holds as many (docs/design/sessions.md, Backpressure)."""
+"""The number of messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the
+checkpoint, small enough to delay other tasks little. A link buffers as many (docs/design/sessions.md, Backpressure)."""
 
 
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
-    """Open a channel that holds up to `limit` messages while nothing is called with them: a sender and a receiver."""
+    """Open a channel, and return its sender and receiver. It buffers up to `limit` messages for a busy receiver."""
     into, out_of = trio.open_memory_channel[SessionMessage](limit)
     sender = DirectSendChannel(into, limit)
     return sender, DirectReceiveChannel(out_of, sender)
 
 
 class Closeable(trio.abc.AsyncResource):
-    """A half of a channel, which a ``with`` block closes, too."""
+    """A half of a channel, which can also be closed by a ``with`` block."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -55,20 +55,21 @@ class Closeable(trio.abc.AsyncResource):
 
 
 class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
-    """The sending half: that of a memory channel, until the receiver has named a function.
+    """The sending half: it puts messages into a memory channel, unless the receiver has named a function for them.
 
     Args:
         queue: The sending half of the memory channel.
-        limit: How many messages that holds.
+        limit: The capacity of the memory channel.
     """
 
     def __init__(self, queue: trio.MemorySendChannel[SessionMessage], limit: int) -> None:
         self._queue = queue
         self._limit = limit
-        # The most messages that can wait in it. This is counted up with each message meant for it, even one that then
-        # waits for room in `send`, and set to 0 when the receiver's task has found it empty.
+        # An upper bound on the messages in the queue. It grows with each message meant for the queue, even one that
+        # then waits for room in `send`, and is set to 0 when the receiver's task has found the queue empty.
         self._queued = 0
-        # The function that the receiver's task has named, that task, and the rest of the burst; None before and after.
+        # The function that the receiver's task has named, that task (both None while no task is in `attach`), and the
+        # number of messages left in the burst.
         self._take: Take | None = None
         self._task: trio.lowlevel.Task | None = None
         self._left = 0
@@ -77,19 +78,19 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     @property
     def full(self) -> bool:
         """Whether `send_nowait` raises `trio.WouldBlock` now."""
-        # This is asked before each message, so the statistics, which cost more than a send, are read only when they
-        # matter.
+        # This property is read before each message, so the statistics, which cost more than a send, are read only when
+        # they matter.
         if self._take is not None or self._queued < self._limit:
             return False
         queue = self.statistics()
         return queue.current_buffer_used >= queue.max_buffer_size and queue.open_receive_channels > 0
 
     def statistics(self) -> trio.MemoryChannelStatistics:
-        """Return what `trio.MemorySendChannel.statistics` does, about the messages that wait."""
+        """Return what `trio.MemorySendChannel.statistics` does, for the messages in the queue."""
         return self._queue.statistics()
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """Hand a message over, or let it wait in the channel.
+        """Hand a message over, or put it into the queue.
 
         Raises:
             trio.WouldBlock: If the channel is full.
@@ -98,18 +99,18 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         """
         take, task, left = self._take, self._task, self._left
         if take is None or task is None or not left:
-            # When the burst is spent, other tasks have to run first; and while a message is being taken, no other one
-            # is. So it waits, and the receiver's task takes it.
+            # No function is named; or the burst is used up, and other tasks have to run first; or the function is
+            # taking another message right now. So the message is queued, and the receiver's task takes it.
             self.detach()
             self._queued += 1
             self._queue.send_nowait(value)
             return
         self._left = 0
         try:
-            # The function gets the context variables of the receiver's task, as if that had received the message.
+            # The function gets the context variables of the receiver's task, as if that task had received the message.
             task.context.run(take, value)
         except BaseException as exc:  # noqa: ASYNC103 - it is raised in the receiver
-            # It is the receiver's failure, and the message has been taken.
+            # The failure is the receiver's, and the message has been taken, so nothing is raised here.
             self._failure = exc
             self.detach()
         self._left = left - 1
@@ -119,7 +120,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._left = BURST
 
     async def send(self, value: SessionMessage) -> None:
-        """Hand a message over, or wait for room in the channel. If cancelled, it has not been sent.
+        """Hand a message over, or wait for room in the queue. If this is cancelled, the message has not been sent.
 
         Raises:
             trio.BrokenResourceError: If the receiver is closed.
@@ -133,12 +134,12 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
             await self._queue.send(value)
 
     def close(self) -> None:
-        """Close this half: the receiver gets what waits, and then the end."""
+        """Close this half: the receiver gets the messages still queued, and then the end of the channel."""
         self._queue.close()
         self.detach()
 
     async def attach(self, take: Take) -> None:
-        """Call a function with each message that is sent, until either half is closed; for the receiver.
+        """Wait in the receiver's task while `send_nowait` calls a function with each message; until `detach`.
 
         Raises:
             BaseException: What the function raised.
@@ -148,7 +149,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._take, self._task, self._left = take, trio.lowlevel.current_task(), BURST
         self._queued = 0
 
-        # This is called within the cancellation, so nothing is handed over after it.
+        # Trio calls this during the cancellation itself, so nothing is handed over afterwards.
         def abort(_: Callable[[], NoReturn]) -> trio.lowlevel.Abort:
             self._take = self._task = None
             return trio.lowlevel.Abort.SUCCEEDED
@@ -168,7 +169,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
 
 
 class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
-    """The receiving half: that of a memory channel, whose task may name a function that gets the values instead.
+    """The receiving half: it reads from a memory channel; its task may name a function that gets the messages instead.
 
     Args:
         queue: The receiving half of the memory channel.
@@ -180,14 +181,14 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
         self._sender = sender
 
     async def deliver_to(self, take: Take) -> NoReturn:
-        """Call a function with each message in turn: with those that wait, and then with each as it is sent.
+        """Call a function with each message in turn: with those in the queue, and then with each as it is sent.
 
-        It is called in the task of the sender, with the context variables of this one, and never inside a call of
-        itself. What it raises is raised here, and it is not called again. If cancelled, neither is it called again.
-        Only one task may do this at a time, and no other may receive meanwhile.
+        The function may be called in the sender's task, with the context variables of the calling task; it is never
+        called while another call of it runs. Its exceptions are raised here. After an exception or a cancellation, it
+        is not called again. Only one task may do this at a time, and no other may receive meanwhile.
 
         Args:
-            take: A plain function, which does not wait.
+            take: A synchronous function, which does not wait.
 
         Raises:
             trio.EndOfChannel: When the sender is closed, and everything has been taken.
@@ -203,14 +204,14 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
                     break
                 left -= 1
                 take(value)
-            # There is no checkpoint after the queue was found empty, so nothing can get in between.
+            # There is no checkpoint between finding the queue empty and `attach`, so no message can come in between.
             if left:
                 await self._sender.attach(take)
             else:
                 await trio.lowlevel.checkpoint()
 
     def statistics(self) -> trio.MemoryChannelStatistics:
-        """Return what `trio.MemoryReceiveChannel.statistics` does, about the messages that wait."""
+        """Return what `trio.MemoryReceiveChannel.statistics` does, for the messages in the queue."""
         return self._queue.statistics()
 
     def receive_nowait(self) -> SessionMessage:
@@ -222,6 +223,6 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
         return await self._queue.receive()
 
     def close(self) -> None:
-        """Close this half: what waits is dropped, and later messages are refused."""
+        """Close this half: the messages still queued are dropped, and later ones are refused."""
         self._queue.close()
         self._sender.detach()

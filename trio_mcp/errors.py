@@ -7,8 +7,8 @@ There are three error paths:
 * a message that belongs to no request was malformed: reported to the session's ``on_error`` as `RemoteProtocolError`.
 """
 
-# The classes pass their arguments on to `super().__init__`, because `copy.copy` calls a class with its `args`, and
-# `convert.another` copies. The text is made on demand: a `ClientGroup` sets `server` after the exception was raised.
+# The classes pass their arguments on to `super().__init__`, because `convert.another` makes copies, and `copy.copy`
+# calls the class with `args`. The text is made on demand: a `ClientGroup` sets `server` after the exception was raised.
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class McpError(TrioMcpError):
 
 
 class UnknownTool(McpError):
-    """A tool was called that the server, or the `ClientGroup`, does not have: models invent names.
+    """A call named a tool that the server, or the `ClientGroup`, does not have: models invent names.
 
-    Its text ends with the most similar name. The code is always -32602.
+    The text of the exception suggests the most similar name, if there is one. The code is always -32602.
 
     Args:
         name: The name that was called.
@@ -100,7 +100,8 @@ class UnknownTool(McpError):
     ) -> None:
         # The code is INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
         super().__init__(-32602, f"unknown tool: {name[:200]!r}" if message is None else message, data)
-        # A copy is made of these (see the top of the file), and the constructor of the base class has set its own.
+        # `copy.copy` calls this constructor with these (see the top of the file); that of the base class has set its
+        # own.
         self.args = (name, suggestions, message, data)
         self.name = name
         self.suggestions = suggestions
@@ -113,7 +114,7 @@ class UnknownTool(McpError):
 class ToolError(TrioMcpError):
     """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on.
 
-    On the client, ``data`` of such a result raises it, if the call had a ``result_type``.
+    On the client, reading the ``data`` of such a result raises it, if the call had a ``result_type``.
     """
 
 
@@ -121,7 +122,7 @@ class SamplingError(ToolError):
     """The client's model has given no response that `Context.sample` could use."""
 
 
-# It is a `TimeoutError` as well, so that code that knows nothing of MCP can handle it.
+# The class is a `TimeoutError` as well, so that code unaware of MCP can handle it.
 class RequestTimeout(TrioMcpError, TimeoutError):
     """No response came in time; the peer has been told that the request is cancelled.
 
@@ -157,7 +158,7 @@ class Disconnected(TransportError):
 
 
 class OutcomeUnknown(TransportError):
-    """The way that carried a call failed before the response: whether the server has done what it asks is not known.
+    """The way that carried a call failed before the response: it is not known whether the server has acted on the call.
 
     Raised only with several ways to a server (`FailoverParameters`), for a call that may not be repeated.
 
@@ -247,13 +248,13 @@ class HttpError(TransportError):
             ``"unauthorized"``: the server wants credentials, or different ones;
             ``"forbidden"``: it does not admit this client;
             ``"busy"``: it has not processed the request, but may do so later;
-            ``"gateway"``: something on the way failed, and it is not known how far the request got;
+            ``"gateway"``: something between client and server failed, and it is not known how far the request got;
             ``"too_large"``: the request is too large for the server;
-            ``"session_lost"``: the server has forgotten the session, open a new one;
-            ``"header_mismatch"``: the tool requires headers that the client does not know, list the tools again;
-            ``"not_modern"``: the server speaks no modern revision, try ``initialize``;
-            ``"not_streamable"``: it does not speak Streamable HTTP either, try HTTP+SSE;
-            ``"not_websocket"``: it has no WebSocket at this URL, try one that begins with ``http``;
+            ``"session_lost"``: the server has forgotten the session (open a new one);
+            ``"header_mismatch"``: the tool requires headers that the client does not know (list the tools again);
+            ``"not_modern"``: the server supports no modern revision (try ``initialize``);
+            ``"not_streamable"``: it does not support Streamable HTTP either (try HTTP+SSE);
+            ``"not_websocket"``: it has no WebSocket at this URL (try one that begins with ``http``);
             ``"refused"``: anything else.
     """
 
@@ -396,7 +397,7 @@ class MessageTooLarge(RemoteProtocolError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
-        self.args = (limit,)  # a copy is made of these
+        self.args = (limit,)  # `copy.copy` calls this constructor with these
         self.limit = limit
 
 
@@ -420,7 +421,7 @@ class ConfigError(TrioMcpError):
     """A configuration of servers can't be used.
 
     Attributes:
-        source: The file, or where else it was read from.
+        source: The file or other source that it was read from.
         problems: Everything that is wrong with it, one line for each problem, with its place.
     """
 

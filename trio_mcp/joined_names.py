@@ -17,7 +17,7 @@ MAX_REMEMBERED = 10_000
 
 SEPARATOR = "__"
 
-# A server's name has no "__" and does not end with "_", so the first separator of a joined name is where it ends.
+# A server's name has no "__" and does not end with "_", so it ends at the first separator of the joined name.
 _SERVER = re.compile(r"(?!.*__)[a-zA-Z0-9_-]*[a-zA-Z0-9-]")
 _ITEM = re.compile(r"[a-zA-Z0-9_-]+")
 # The end of a shortened name: 64 bits of SHA-256 in hexadecimal.
@@ -28,8 +28,8 @@ _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 class JoinedNames:
     """Names of the form ``server__name`` if that is valid and can be split again, else shortened ones with a hash.
 
-    A joined name depends only on its two parts. The two forms can't be confused: a name that already ends like a hash
-    is always given one.
+    A joined name depends only on its two parts. The two forms can't be confused: a name that happens to end like a
+    shortened one is always shortened.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class JoinedNames:
             and not _MARK.fullmatch(joined)
         ):
             return joined
-        # A hash can't be reversed, so what it stands for is remembered. A dict is ordered: its first key is the oldest.
+        # A hash can't be reversed, so the original name is remembered. A dict is ordered: its first key is the oldest.
         joined = _shortened(server, name)
         of_server = self._shortened.setdefault(server, {})
         of_server[joined] = name
@@ -75,7 +75,7 @@ class JoinedNames:
 
 
 def _shortened(server: str, name: str) -> str:
-    # JSON makes the border between the two names count.
+    # JSON preserves the boundary between the two names, so that "ab" with "c" differs from "a" with "bc".
     digest = hashlib.sha256(json.dumps([server, name]).encode()).hexdigest()[:16]
     front = _FORBIDDEN.sub("_", server)[:20]  # the readable part: the server's name must not take all of it
     front += SEPARATOR + _FORBIDDEN.sub("_", name)

@@ -44,15 +44,15 @@ async def read_lines(
     metadata: Mapping[str, Any] | None = None,
     chunk: bytes | bytearray = b"",
 ) -> None:
-    """Read a stream to its end and hand every message on, as long as the session listens.
+    """Read a stream to its end and pass each message to the session, as long as the session listens.
 
     Args:
         receive: Reads from the stream: its ``receive_some``, which is a checkpoint.
         decoder: Turns its bytes into messages.
         inbound: Where the messages go.
         outbound: The other direction, which is told how busy this one is.
-        metadata: What the session is told about each of them.
-        chunk: What has been read from the stream before.
+        metadata: The transport's metadata, passed to the session with each message.
+        chunk: Bytes that have been read from the stream before.
 
     Raises:
         trio.BrokenResourceError: If the stream breaks.
@@ -63,15 +63,14 @@ async def read_lines(
         outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
-                # There is room, by far the most frequent case. This takes one coroutine less for each message than
-                # `hand_on`.
+                # Nearly always there is room. This takes one coroutine less for each message than `hand_on`.
                 inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message, metadata):
                     return
             del message  # a long one would stay in memory until the next one
         chunk = b""
-    # A last line without its newline counts too: some peers exit without writing one.
+    # A last line without a newline is read as well: some peers exit without writing the newline.
     if (last := decoder.finish()) is not None:
         await hand_on(inbound, last, metadata)
 
@@ -84,8 +83,8 @@ class HasFileno(Protocol):
 
 
 def write_now(file: HasFileno, data: bytes | memoryview) -> int:
-    """Write what the system takes at once, and return how many bytes that is."""
-    # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
+    """Write as much as the system accepts without waiting, and return how many bytes that is."""
+    # If the write fails, the stream's own `send_all` finds out why, and waits if that helps.
     try:
         return os.write(file.fileno(), data)
     except OSError:
@@ -96,7 +95,7 @@ class LineSender(TextSender):
     """The sending half of a link over a stream, which writes each message as a line.
 
     If nothing waits to be written, the task that sends a message writes it: for calls that follow each other, waking
-    the task of `write` costs more than the write. Whatever the system does not take at once is left to that task.
+    the task of `write` costs more than the write. Whatever the system does not accept at once is left to that task.
 
     Args:
         back: The way to the session, for requests that can't be encoded.
@@ -104,8 +103,8 @@ class LineSender(TextSender):
             encodes what it is given.
 
     Attributes:
-        joining: Whether others will soon follow what is sent now, so that the task writes them in one go; told by
-            `read_lines`.
+        joining: Whether more messages will soon follow the current one, so that the task of `write` should write them
+            together; set by `read_lines`.
     """
 
     def __init__(self, back: Inbound, file: HasFileno | None = None) -> None:
@@ -124,7 +123,7 @@ class LineSender(TextSender):
         return None if written == len(line) else line[written:-1]
 
     async def write(self, send: Callable[[memoryview], Awaitable[None]], limit: trio.CancelScope | None = None) -> None:
-        """Write what can't be written at once, until the session closes its side; the task of a transport.
+        """Write what could not be written at once, until the session closes its side. A transport runs this as a task.
 
         Args:
             send: Writes to the stream: its ``send_all``.
@@ -133,15 +132,16 @@ class LineSender(TextSender):
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
-            trio.ClosedResourceError: If what follows is refused.
+            trio.ClosedResourceError: After `refuse`.
         """
         try:
             while True:
                 # The line is in no variable: a long message would stay in memory until the next one.
                 for part in _as_lines(await self.take()):
                     rest = memoryview(part)
-                    # It writes as much as the system takes at once, and then a piece, so that a slow reader shows its
-                    # progress: a wait for each piece would cost a long message up to a quarter of its time.
+                    # This writes as much as the system accepts at once, and waits only for the next piece, so that the
+                    # progress of a slow reader shows: waiting for every piece would make a long message up to a quarter
+                    # slower.
                     while rest := rest[self._write_now(rest) :]:
                         await send(rest[:CHUNK])
                         rest = rest[CHUNK:]
@@ -152,8 +152,8 @@ class LineSender(TextSender):
 
 
 def _as_lines(texts: list[bytes]) -> list[bytes]:
-    """Return the lines of texts: one piece for many small ones, as that is one system call."""
-    # An encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
+    """Return texts as lines: many small ones in one piece, which takes one system call."""
+    # An encoded text contains no newline, so each message is one line (`basic/transports/stdio`).
     if len(texts[-1]) < CHUNK:
         return [b"\n".join([*texts, b""])]
     # A long one, which only the last can be, is not copied for the sake of its newline.
@@ -162,15 +162,14 @@ def _as_lines(texts: list[bytes]) -> list[bytes]:
 
 
 async def read_socket(socket: trio.socket.SocketType) -> bytes:
-    """Return the next bytes of a socket, at most a `CHUNK`; none at the end.
+    """Return the next bytes of a socket, at most a `CHUNK`; an empty string at the end.
 
     Raises:
         trio.BrokenResourceError: If the connection breaks.
         trio.ClosedResourceError: If it was closed here.
     """
-    # It waits first, for the same reason as `PipeReader`. The descriptor is asked for each time, even after the wait,
-    # during which another task may have closed the socket: then it is -1, and the old number may belong to another
-    # file.
+    # This waits first, for the same reason as `PipeReader`. The descriptor is read again after each wait, because
+    # another task may have closed the socket meanwhile: then it is -1, and the old number may belong to another file.
     while (fd := socket.fileno()) >= 0:
         await trio.lowlevel.wait_readable(fd)
         if socket.fileno() < 0:
@@ -204,8 +203,8 @@ class PipeReader(trio.abc.ReceiveStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if max_bytes is not None:
             check_size(max_bytes)
-        while True:  # noqa: ASYNC913 - the thread is one
-            # After `close` the number is negative, and could belong to another file by now if it were kept.
+        while True:  # noqa: ASYNC913 - `wait_readable` is a checkpoint
+            # The number is read each time: it is negative after `close`, and the old one may belong to another file.
             if (fd := self._stream.fileno()) < 0:
                 raise trio.ClosedResourceError("this stream was closed")
             await trio.lowlevel.wait_readable(fd)

@@ -60,8 +60,8 @@ async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, An
     """Deliver a message to the session, with the transport's metadata, and return whether the session still reads."""
     item = SessionMessage(message, metadata=metadata)
     try:
-        # If there is room, as there usually is, this does without a checkpoint: an `await` for each message would cost
-        # more than handing it over. The transport's own reads let other tasks run.
+        # If there is room, as there usually is, this has no checkpoint: an `await` for each message would cost more
+        # than handing it over. The transport's own reads let other tasks run.
         try:
             inbound.send_nowait(item)
         except trio.WouldBlock:
@@ -72,7 +72,7 @@ async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, An
 
 
 async def report_unsent(item: SessionMessage, problem: str, inbound: Inbound) -> None:
-    """Report a message that could not be encoded, at the cost of one call only: a request fails its own."""
+    """Report a message that could not be encoded; if it is a request, only its own call fails."""
     if (failure := unsent(item, problem)) is not None:
         await hand_on(inbound, failure)
 
@@ -88,19 +88,19 @@ def unsent(item: SessionMessage, problem: str) -> TransportFailure | None:
 
 
 def not_sent(method: str, problem: str) -> TransportError:
-    """Return the error of a request that has not left."""
+    """Return the error for a request that was not sent."""
     error = TransportError(f"{method!r} was not sent: {problem}")
     error.sent = False
     return error
 
 
 def connect_problem(exc: BaseException) -> str:
-    """Return why connecting failed, in words: trio says only that all attempts have failed, and has them below."""
+    """Return why connecting failed: trio's exception says only that all attempts have failed; its causes say why."""
     while exc.__cause__ is not None:
         exc = exc.__cause__
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    # Names that can't be resolved have numbers of their own, which are negative.
+    # Failures to resolve a name have error numbers of their own, which are negative.
     number = exc.errno if isinstance(exc, OSError) else None
     text = os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)
     return f"{text}; is the server running?" if number in (errno.ECONNREFUSED, errno.ENOENT) else text

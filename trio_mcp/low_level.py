@@ -1,4 +1,5 @@
-"""Links, sessions and what is negotiated: for programs below `Client` and `Server`, and for transports of your own.
+"""Links, sessions and negotiated declarations: for programs that need more control than `Client` and `Server` give, and
+for transports of your own.
 
 The messages themselves, and their codec, are in `trio_mcp.jsonrpc`.
 """

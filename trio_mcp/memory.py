@@ -25,12 +25,12 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
             message objects and must not change their content.
 
     Yields:
-        The two ends: what one writes, the other reads. Both are closed when the block ends, also when it is cancelled.
+        The two ends: what one writes, the other reads. Both are closed when the block ends, even by a cancellation.
     """
     check_on_trio()
     # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
     await trio.lowlevel.checkpoint()
-    # They are named from one end: `there` sends what `here_in` receives, and `here` sends what `there_in` receives.
+    # The channels are named from one end: `there` sends to `here_in`, and `here` sends to `there_in`.
     there, here_in = open_direct_channel(BUFFER)
     here, there_in = open_direct_channel(BUFFER)
     ends = Link(here_in, here), Link(there_in, there)
@@ -54,7 +54,7 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
         self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """Do what `DirectSendChannel.send_nowait` does; what can't be encoded is left to `send`."""
+        """Do what `DirectSendChannel.send_nowait` does; messages that can't be encoded are left to `send`."""
         if self._channel.full:  # otherwise it would be encoded here without effect, and again in `send`
             raise trio.WouldBlock
         # A report may have to wait, so this claims that there is no room: the sender then calls `send`, which does

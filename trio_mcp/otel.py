@@ -57,7 +57,7 @@ MAX_NAMES = 1000
 forever."""
 
 MAX_CODES = 100
-"""Error codes distinguished in metrics, besides the standard ones. Chosen, for the same reason."""
+"""Error codes distinguished in metrics, in addition to the standard ones. Chosen, for the same reason."""
 
 # A range excludes its end: -32000 is the last of them.
 STANDARD_CODES: Final = range(-32768, -31999)
@@ -102,7 +102,7 @@ class _Telemetry:
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
         self._attributes = dict(attributes or {})
-        # A peer can invent any number of names and codes; metrics distinguish those that found room here.
+        # A peer can invent any number of names and codes; metrics distinguish only those in these sets.
         self._names: set[str] = set()
         self._codes: set[int] = set()
 
@@ -134,7 +134,7 @@ class _Telemetry:
         ):
             try:
                 result = await proceed(span)
-                # This is a success to the protocol, but the conventions count it as a failure: `tool_error`.
+                # To the protocol such a result is a success, but the conventions count it as a failure: `tool_error`.
                 if method == "tools/call" and type(result) is dict and result.get("isError") is True:
                     failure = _Failure("tool_error")
                 return result
@@ -212,14 +212,14 @@ class ServerTelemetry(_Telemetry):
         return super()._unexpected(exc)
 
     async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
-        # The context is empty, because the request decides on parent and baggage, not the place where the server
-        # happens to run. A span that is current there is only linked.
+        # This starts from an empty context, because the request determines parent and baggage, not the place where the
+        # server happens to run. A span that is current there is only linked.
         parent = _within(context.trace_context, otel_context.Context())
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
-            # It is shortened, as the client chooses the id, of any length.
+            # The id is shortened: the client chooses it, and it may have any length.
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
             # The trace is set for this library too, so that calls which the handler makes through a `Client` without
             # telemetry carry this span.
@@ -234,10 +234,10 @@ class ClientTelemetry(_Telemetry):
     """Middleware for a `Client`: a span of kind CLIENT for each request, and ``mcp.client.operation.duration``.
 
     ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span and OpenTelemetry's baggage in
-    its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, or else
-    `TraceContext.current`. With several ways to the server, ``trio_mcp.way`` names the one that carried the session at
-    the end, and ``trio_mcp.way.switches`` counts the switches in between. Neither arguments nor results are recorded.
-    The requests that open the connection are not seen.
+    its ``_meta``, so that the server's span becomes a child of the client's. The parent of the client's span is
+    OpenTelemetry's current span, or else `TraceContext.current`. With several ways to the server, ``trio_mcp.way``
+    names the one that carried the session at the end, and ``trio_mcp.way.switches`` counts the switches in between.
+    Neither arguments nor results are recorded. The requests that open the connection are not observed.
 
     Args:
         tracer_provider: The provider of the tracer; the global one by default.
@@ -253,7 +253,7 @@ class ClientTelemetry(_Telemetry):
     )
 
     async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
-        # A trace that the caller put into `_meta` by hand counts as the parent if OpenTelemetry has none.
+        # A trace that the caller put into `_meta` is the parent if OpenTelemetry has no current span.
         given = call.params.get("_meta") or {}
         parent = otel_context.get_current()
         if not trace.get_current_span(parent).get_span_context().is_valid:
@@ -267,8 +267,8 @@ class ClientTelemetry(_Telemetry):
             try:
                 return await call_next()
             finally:
-                # The id is known only now: the session chooses it when it sends the request, and may never have done
-                # so.
+                # The id is known only now: the session chooses it when it sends the request, which may never have
+                # happened.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
                 if call.way is not None:
@@ -280,7 +280,7 @@ class ClientTelemetry(_Telemetry):
 
 
 def _within(remote: TraceContext | None, context: OtelContext) -> OtelContext:
-    """Add the span and the baggage sent by a remote side, if any, to a context."""
+    """Return a context with the span and the baggage sent by a remote side, if any, added to it."""
     return context if remote is None else W3C.extract(remote.to_meta(), context)
 
 

@@ -19,7 +19,7 @@ SCOPE: Final = late_pattern(r"[\x21\x23-\x5b\x5d-\x7e]+")
 def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None and attribute.default is None:
         return
-    # An empty name is a lookup that found nothing: unlike None it would be shared by all unknown callers.
+    # An empty name usually comes from a lookup that found nothing: all unknown callers would share it.
     check_text(f"the {attribute.name} of a Principal", value)
 
 
@@ -35,7 +35,7 @@ def _read_only(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @attrs.frozen
 class Principal:
-    """The identity on whose behalf a request is made. It never holds a token.
+    """The identity on whose behalf a request is made. It never contains a token.
 
     Attributes:
         subject: The user or the program.
@@ -43,7 +43,7 @@ class Principal:
         client_id: The client software that acts for the subject, as the issuer knows it.
         scopes: What the caller has been granted.
         claims: What the issuer says of the subject, read-only; empty if that is unknown.
-        expires_at: Until when all this holds, in seconds since the epoch; None forever.
+        expires_at: When all this expires, in seconds since the epoch; None for never.
 
     Raises:
         TypeError: If a name is not a string.
@@ -54,18 +54,18 @@ class Principal:
     issuer: str | None = attrs.field(default=None, validator=_check_name)
     client_id: str | None = attrs.field(default=None, validator=_check_name)
     scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
-    # These belong to one token, not to the identity: they make no difference between two principals.
+    # These belong to one token, not to the identity: they do not distinguish two principals.
     claims: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only, eq=False, repr=False, kw_only=True)
     expires_at: float | None = attrs.field(default=None, eq=False, kw_only=True)
 
     @property
     def identity(self) -> tuple[str | None, str, str | None]:
-        """The part that says who it is: issuer, subject and client. Scopes may change between two requests."""
+        """The part that identifies the caller: issuer, subject and client. Scopes may change between two requests."""
         return self.issuer, self.subject, self.client_id
 
 
 def as_principal(given: str | Principal | None, what: str) -> Principal | None:
-    """Return a principal; a string is its subject.
+    """Return what was given as a principal: a string becomes the subject of one.
 
     Args:
         given: The principal, or a short form of it.

@@ -30,7 +30,7 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
 
 
 def asks_anew(error: Exception) -> bool:
-    """Return whether another attempt to connect would ask a person again who has just refused, or not responded."""
+    """Return whether another attempt to connect would once more ask a person who has just refused or not responded."""
     if isinstance(error, LoginRequired):
         return False  # no person is asked; and another program may sign in meanwhile
     return isinstance(error, AuthorizationError) and error.step in ("authorization", "device", "redirection")
@@ -110,7 +110,7 @@ class Backoff:
         if asked is not None and asked > self.patience:
             return None
         if asked is not None and attempt == 0:
-            # This is exactly as asked, without jitter: the server has chosen the time itself.
+            # The wait is exactly as asked, without jitter: the server has chosen the time itself.
             return asked
         try:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)

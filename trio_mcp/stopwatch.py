@@ -1,4 +1,4 @@
-"""The time that counts for a client's limits: it stands still while a person is asked, for example to sign in."""
+"""The clock for a client's time limits: it is stopped while a person is asked, for example to sign in."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Stopwatch:
     """A clock that can be stopped.
 
     Attributes:
-        lost: The seconds for which it has stood still so far: the time that counts is `trio.current_time` without them.
-        stopped: Whether it stands still now.
+        lost: The seconds for which it has been stopped so far; its time is behind `trio.current_time` by as much.
+        stopped: Whether it is stopped now.
         stoppable: Whether anything may stop it: whether there is an ``auth=``.
-        limits: The limits that are being kept.
+        limits: The time limits in use.
     """
 
-    # Calls read the attributes instead of calling `time`, which would cost each of them a function.
+    # Calls read the attributes instead of calling `time`, which would cost each of them a function call.
 
     def __init__(self) -> None:
         self.lost = 0.0
@@ -34,22 +34,23 @@ class Stopwatch:
         self._blocks = 0
 
     def time(self) -> float:
-        """Return the time that counts."""
+        """Return the time on this clock."""
         return (self._since if self.stopped else trio.current_time()) - self.lost
 
     def real(self, time: float) -> float:
-        """Return when a time will come, on Trio's clock, as things stand."""
+        """Convert a time of this clock to Trio's clock, assuming no further stop; infinity while it is stopped."""
         if self.stopped:
             return math.inf
         real = time + self.lost
-        # It is rounded up: when it has come, so has `time`, and no task waits for the rest of it without end.
+        # The result is rounded up, so that `time` has come by then: otherwise a task could wait forever, again and
+        # again, for a remainder lost in rounding.
         while real - self.lost < time:
             real = math.nextafter(real, math.inf)
         return real
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Stand still while the block runs; blocks may overlap."""
+        """Stop the clock while the block runs; blocks may overlap."""
         # Two persons may be asked at once, and the pause lasts until the last block ends.
         self._blocks += 1
         if not self.stopped:
@@ -60,7 +61,7 @@ class Stopwatch:
         finally:
             self._blocks -= 1
             if not self._blocks:
-                # This comes before the limits are set again, which depend on it.
+                # This has to come before the limits are set again, because they depend on it.
                 self.lost += trio.current_time() - self._since
                 self._stop(False)
 
@@ -80,7 +81,7 @@ class TimeLimit:
 
     Args:
         watch: The stopwatch.
-        deadline: When it is cancelled.
+        deadline: When the scope is cancelled.
     """
 
     def __init__(self, watch: Stopwatch, deadline: float = math.inf) -> None:
@@ -98,13 +99,13 @@ class TimeLimit:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        # The stopwatch lives as long as its client, and would keep every limit that there was.
+        # The stopwatch lives as long as its client, and would otherwise keep every limit ever entered.
         self._watch.limits.discard(self)
         return self._scope.__exit__(kind, exc, traceback)
 
     @property
     def deadline(self) -> float:
-        """When it is cancelled."""
+        """When the scope is cancelled, in the time of the stopwatch."""
         return self._deadline
 
     @deadline.setter
@@ -117,26 +118,26 @@ class TimeLimit:
         self._scope.deadline = self._watch.real(self._deadline)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel it now."""
+        """Cancel the scope now."""
         self._scope.cancel(reason)
 
     @property
     def cancelled_caught(self) -> bool:
-        """Whether it has ended the block."""
+        """Whether this limit has ended its block."""
         return self._scope.cancelled_caught
 
 
 STOPWATCH: Final[ContextVar[Stopwatch]] = ContextVar("STOPWATCH")
 """The stopwatch of the client whose task this is."""
 
-# It belongs to the run, as Trio's clock does: a time of one run means nothing in another.
+# This stopwatch belongs to the run, as Trio's clock does: a time of one run means nothing in another.
 _OF_RUN: Final = trio.lowlevel.RunVar[Stopwatch]("stopwatch")
 
 
 def current_stopwatch() -> Stopwatch:
     """Return the stopwatch of the client whose task this is; outside of any client, the one of the run of Trio."""
-    # It is a variable, since links are opened by functions of the application, which get no arguments; and sessions
-    # without a `Client` have to wait for a person as well.
+    # A context variable is used, because links are opened by functions of the application, which get no arguments. The
+    # run has a stopwatch of its own, because sessions without a `Client` have to wait for a person as well.
     if (found := STOPWATCH.get(None)) is not None:
         return found
     try:

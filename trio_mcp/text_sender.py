@@ -1,4 +1,4 @@
-"""The sending half of a link whose messages leave as texts: a queue of what is encoded already, bounded in bytes."""
+"""The sending half of a link that sends its messages as text: a queue of encoded messages, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trio_mcp.link import unsent
 __all__ = ["MAX_WAITING", "TextSender"]
 
 MAX_WAITING: Final = 64 * 1024
-"""Bytes of texts that wait to be written, and that are written together; a single text may have more.
+"""The bytes of waiting text beyond which senders have to wait; a single text may be longer.
 
 Chosen: the default capacity of a pipe on Linux (pipe(7)). More would only delay control messages behind bulk; with much
-less, a burst of small responses has its senders wait for each other, though the peer reads.
+less, the senders of a burst of small responses would wait for each other, although the peer reads.
 """
 
 
@@ -44,7 +44,8 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         """Send a message.
 
         Raises:
-            trio.WouldBlock: If too much waits, or the message can't be encoded: `send` reports it, which may take time.
+            trio.WouldBlock: If too much is waiting, or the message can't be encoded: only `send` can report that, as it
+                may have to wait.
             trio.BrokenResourceError: If nothing is written any more.
             trio.ClosedResourceError: If this half is closed.
         """
@@ -59,7 +60,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         self._put(text)
 
     async def send(self, value: SessionMessage) -> None:
-        """Send a message, or wait for room. If cancelled, it has not been sent.
+        """Send a message, after waiting for room. If this is cancelled, the message has not been sent.
 
         Raises:
             trio.BrokenResourceError: If nothing is written any more.
@@ -78,7 +79,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
             await self._report(failure)
 
     def _put(self, text: bytes) -> None:
-        # It is passed on only if the transport's task waits for it: otherwise another text has to go first.
+        # The text is passed on only if the transport's task is waiting for one: otherwise another has to go first.
         if self._taker:
             rest = self._pass_on(text)
             if rest is None:
@@ -89,17 +90,17 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         self._size += len(text)
 
     def _pass_on(self, text: bytes) -> bytes | None:
-        """Return what of a text is left for `take`, whose task waits for it; None if nothing is."""
+        """Return the part of a text that is left for `take`; None if nothing is. A subclass may send the text here."""
         return text
 
     async def take(self) -> list[bytes]:
-        """Wait for a message, and return the texts of all that wait together. If cancelled, it has taken nothing.
+        """Wait for a message, and return the texts of all that are waiting. If cancelled, this has taken nothing.
 
-        Only the last of them can be longer than `MAX_WAITING`, and all others together are not.
+        Only the last text can be longer than `MAX_WAITING`; the others together are not.
 
         Raises:
             trio.EndOfChannel: If this half is closed, and everything has been taken.
-            trio.ClosedResourceError: If what follows is refused.
+            trio.ClosedResourceError: After `refuse`.
         """
         if self._texts:
             await trio.lowlevel.checkpoint()
@@ -112,7 +113,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         return texts
 
     def close(self) -> None:
-        """Close this half: `take` returns what was sent before, and then there is no more."""
+        """Close this half: `take` returns what was sent before, and then raises `trio.EndOfChannel`."""
         self._end = trio.ClosedResourceError
         self._senders.unpark_all()
         self._taker.unpark()
@@ -123,7 +124,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         await trio.lowlevel.checkpoint()
 
     def refuse(self) -> None:
-        """Drop what waits, and refuse what follows, because nothing can be written any more."""
+        """Drop the waiting messages, and refuse further ones, because nothing can be written any more."""
         self._end = self._end or trio.BrokenResourceError
         self._refused = True
         self._texts, self._size = [], 0

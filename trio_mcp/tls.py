@@ -1,4 +1,4 @@
-"""TLS handshakes: the deadline of one that a server accepts, and why one failed at a client."""
+"""TLS handshakes: a deadline for those that a server accepts, and the reason why a client's failed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ async def accept_tls(stream: trio.SSLStream[Any], deadline: trio.CancelScope) ->
 
 
 def tls_problem(text: str, plain: str) -> str:
-    """Return why a TLS handshake failed, with a guess where the server has responded without TLS.
+    """Return why a TLS handshake failed, with a hint if the server seems to have responded without TLS.
 
     Args:
         text: What OpenSSL says.
         plain: How the URL of a server without TLS begins.
     """
-    # OpenSSL says the second from 3.2 on in some of these cases.
+    # From version 3.2 on, OpenSSL reports the second in some of these cases.
     unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
     return f"{text}; does its URL begin with {plain}?" if unlike_tls else text

@@ -77,7 +77,7 @@ class TraceContext:
     def from_meta(cls, meta: Mapping[str, Any]) -> TraceContext | None:
         """Read the trace context from the ``_meta`` of a request.
 
-        A malformed value counts as absent, as W3C demands. Without a valid ``traceparent``, the ``tracestate`` counts
+        A malformed value counts as absent, as W3C requires. Without a valid ``traceparent``, the ``tracestate`` counts
         as absent too, but not the ``baggage``.
 
         Returns:
@@ -122,7 +122,7 @@ class TraceContext:
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
-        """Let the requests made in the block carry this trace context, in place of the current one."""
+        """Make the requests in the block carry this trace context, in place of the current one."""
         token = CURRENT_TRACE.set(self)
         try:
             yield
@@ -137,8 +137,8 @@ class TraceContext:
         if not params:
             return {"_meta": self.to_meta()}
         given = params.get("_meta") or {}
-        # A trace given by hand is left alone as a whole: the baggage of one must not join the ids of another. A `_meta`
-        # that is not an object is for the validation to refuse.
+        # A trace that the caller has put into `_meta` is left alone as a whole: the baggage of one trace must not be
+        # combined with the ids of another. A `_meta` that is not an object is left to the validation, which refuses it.
         if not isinstance(given, Mapping) or TRACEPARENT in given or BAGGAGE in given:
             return params
         return {**params, "_meta": {**self.to_meta(), **given}}

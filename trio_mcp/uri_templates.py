@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 __all__ = ["MAX_URI", "UriTemplate", "check_uri"]
 
 MAX_URI = 8192
-"""Characters. Chosen near RFC 9110, section 4.1, which recommends to support URIs of at least 8000 octets."""
+"""Characters. Chosen near RFC 9110, section 4.1, which recommends supporting URIs of at least 8000 octets."""
 
 # The character classes of RFC 3986, sections 2.2 and 2.3.
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
@@ -67,7 +67,8 @@ class _Slot(NamedTuple):
     keeps_reserved: bool
 
     def admits(self, unit: str) -> bool:
-        # A percent triplet may stand for any character. What a value must not contain is checked after decoding.
+        # A percent triplet may represent any character. Characters that a value must not contain are refused after
+        # decoding.
         return len(unit) == 3 or unit in self.allowed
 
 
@@ -83,7 +84,7 @@ def check_uri(uri: object, what: str) -> str:
         raise TypeError(f"{what} must be a string, got {type(uri).__name__}")
     if len(uri) > MAX_URI:
         raise ValueError(f"{what} is longer than {MAX_URI} characters")
-    # RFC 3986, section 3.1. Without a scheme it would be a relative reference, and nothing says to what.
+    # RFC 3986, section 3.1. Without a scheme it would be a relative reference, for which there is no base.
     if not _SCHEME.match(uri):
         raise ValueError(f"{what} must begin with a scheme, as in 'config://app'; got {uri!r}")
     if _units(_EXPRESSION.sub("", uri)) is None:
@@ -132,8 +133,8 @@ class UriTemplate:
                     "so a URI does not show where one ends; put a character between them"
                 )
         self._parts = parts
-        # This is a cheap test that rejects most URIs of other resources at once. It ends before the first "%", whose
-        # digits a URI may write in either case, and is ASCII only.
+        # Comparing this prefix is a cheap test that rejects most URIs of other resources at once. The prefix ends
+        # before the first "%", whose digits may be in either case in a URI, and is ASCII only.
         self._prefix = re.match(r"[!-$&-z~]*", template.partition("{")[0])[0]  # type: ignore[index]
 
     def _compile(self) -> list[_Literal | _Slot]:
@@ -154,7 +155,7 @@ class UriTemplate:
                 text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
                 if text:
                     parts.append(_Literal(tuple(text)))
-                # This is more than an expansion would leave unencoded: clients differ in what they encode.
+                # These are more characters than an expansion leaves unencoded: clients differ in what they encode.
                 allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
                 allowed -= self._marks_after(index)
                 # In `{a,b}` a comma ends `a`. A dot is unreserved and never encoded, so `{.a,b}` can't reserve it.
@@ -171,7 +172,7 @@ class UriTemplate:
             raise ValueError(f"{self.text!r}: the query must come last in the template, and '*' last in the query")
         if not self._query_start:
             self._query_start = operator
-            # Where the variable part of a query that began as a literal starts: after that many "&" of the literal.
+            # If the query begins as a literal, its variable part begins after this many "&" of the literal.
             self._query_at = "".join(before).partition("?")[2].count("&")
             if operator == "&" and not any("?" in text for text in before):
                 raise ValueError(f"{self.text!r}: '{{&…}}' continues a query, but there is no '?' before it")
@@ -181,7 +182,7 @@ class UriTemplate:
         self.exploded = exploded
 
     def _marks_after(self, index: int) -> frozenset[str]:
-        """Return the characters that always end a variable: ``{+path}`` may hold a ``?``, unless a query follows."""
+        """Return the characters that always end a variable: ``{+path}`` may contain ``?``, unless a query follows."""
         rest = self._expressions[index + 1 :]
         marks = {each[0] for each in rest if not isinstance(each, str)} & {"?", "&", "#"}
         marks |= set("".join(each for each in rest if isinstance(each, str))) & {"?", "#"}
@@ -192,7 +193,7 @@ class UriTemplate:
 
         Args:
             values: A string for each variable, and a dict of strings for that of ``{?name*}``. Missing values and empty
-                dicts are left out, as the RFC demands.
+                dicts are left out, as the RFC requires.
         """
         return "".join(
             _keep_reserved(each) if isinstance(each, str) else _expand(each, values) for each in self._expressions
@@ -202,7 +203,7 @@ class UriTemplate:
         """Return the values of the variables in a URI, decoded; None if the URI does not match.
 
         A variable matches at least one character, except in a query. It also matches characters that an expansion would
-        have encoded, if a path segment may hold them. Only ``{+name}`` and ``{#name}`` match a ``/``; the other
+        have encoded, if a path segment may contain them. Only ``{+name}`` and ``{#name}`` match a ``/``; the other
         variables outside the query don't match a percent-encoded one either, nor a backslash or NUL, and are never
         ``.`` or ``..``. Query parameters may come in any order, each once; unknown ones don't match.
         """
@@ -242,8 +243,8 @@ class UriTemplate:
             if isinstance(part, _Literal):
                 position += len(part.units)
                 continue
-            # This takes the longest run after which the rest can still be covered; `reach` says so, so nothing is ever
-            # undone.
+            # This takes the longest run after which the rest can still be covered. `reach` tells that in advance, so
+            # nothing is ever undone.
             end = longest = position
             while end < len(units) and part.admits(units[end]):
                 end += 1
@@ -258,13 +259,13 @@ class UriTemplate:
         return True
 
     def _read_query(self, units: list[str], values: dict[str, Value]) -> bool:
-        if "#" in units:  # a fragment: no query variable may hold it unencoded
+        if "#" in units:  # a fragment: no query variable may contain it unencoded
             return False
         found: dict[str, str] = {}
         for pair in "".join(units).split("&"):
             raw_name, _, raw_value = pair.partition("=")
             name, value = _decoded([raw_name]), _decoded([raw_value])
-            # A parameter that comes twice is refused: two readers could each take a different one.
+            # A parameter that occurs twice is refused: two readers could each take a different one.
             if not name or value is None or name in found:
                 return False
             found[name] = value
@@ -344,7 +345,7 @@ def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
 
 
 def _keep_reserved(value: str) -> str:
-    """Encode what is neither unreserved nor reserved; percent triplets stay as they are (RFC 6570, section 3.2.3)."""
+    """Encode all but unreserved and reserved characters and percent triplets (RFC 6570, section 3.2.3)."""
     # The group keeps the separators in the result: the triplets are at the odd places.
     pieces = re.split(r"(%[0-9A-Fa-f]{2})", value)
     return "".join(
@@ -353,7 +354,7 @@ def _keep_reserved(value: str) -> str:
 
 
 def _units(uri: str) -> list[str] | None:
-    """Split a URI into characters and percent triplets; return None if it holds anything else.
+    """Split a URI into characters and percent triplets; return None if it contains anything else.
 
     Characters beyond ASCII are percent-encoded first (RFC 3987, section 3.1); triplets are put in upper case.
     """
@@ -394,8 +395,7 @@ def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[b
 
 
 def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:
-    # It works from the end: a variable may start at a unit if it admits it, and either ends there or continues after
-    # it.
+    # This works from the end: a variable may begin at a unit if it admits the unit, and can then end or continue.
     reach = [False] * (len(units) + 1)
     for position in range(len(units) - 1, -1, -1):
         reach[position] = slot.admits(units[position]) and (following[position + 1] or reach[position + 1])
@@ -410,7 +410,7 @@ def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
 def _decoded(units: list[str]) -> str | None:
     """Decode percent triplets, once only; return None if the result is not UTF-8."""
     try:
-        # It decodes once: `%252F` becomes `%2F` and stays that, so nothing can be hidden from the check that follows.
+        # Decoding happens once: `%252F` becomes `%2F` and stays so, so nothing can be hidden from the check afterwards.
         return unquote_to_bytes("".join(units)).decode()
     except UnicodeDecodeError:
         return None

@@ -456,7 +456,7 @@ async def test_an_invalid_entry_is_a_failed_member_of_a_group_that_can_do_withou
 
 
 def test_yaml_is_for_other_parsers(tmp_path: Path) -> None:
-    assert "YAML is not read" in problems(tmp_path / "config.yaml")[0]
+    assert "YAML is not supported" in problems(tmp_path / "config.yaml")[0]
 
 
 # --- files of variables -------------------------------------------------------------------------------------------

@@ -357,7 +357,7 @@ async def test_tool_uses_and_results_must_balance(era: str, messages: Any, what:
         ({"tools": [TOOL], "toolChoice": {"mode": "none"}}, USES, "toolChoice is 'none'"),
         ({"tools": [TOOL]}, sampled(used("1")), "tool_result, which only a server's message may have"),
         ({}, {"role": "assistant"}, "an invalid CreateMessageResult: content: Field required; model: Field required"),
-        ({}, None, "TypeError: the sampling callback must return a CreateMessageResult or a text, got NoneType"),
+        ({}, None, "TypeError: the sampling callback must return a CreateMessageResult or a string, got NoneType"),
     ],
 )
 async def test_an_invalid_answer_is_not_sent(more: Any, answer: Any, match: str) -> None:

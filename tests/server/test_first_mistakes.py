@@ -85,7 +85,7 @@ async def test_a_tools_arguments_as_keywords_are_pointed_to_the_dict() -> None:
     async with Client(server) as client:
         for call in (client.call_tool, client.call_tool_once, client.get_prompt):
             name = call.__name__
-            with pytest.raises(TypeError, match=rf"'a': what the server gets is a dict, {name}\(…, {{'a': …}}\)$"):
+            with pytest.raises(TypeError, match=rf"'a': pass the arguments as a dict, {name}\(…, {{'a': …}}\)$"):
                 await call("add", a=1, b=2)
         # A name that is spelt like a keyword is most likely meant to be one.
         wrong: Any = client.call_tool

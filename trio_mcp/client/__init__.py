@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-# Type checkers must not see it, or a misspelt name would pass as Any.
+# Type checkers must not see this function, or a misspelt name would pass as Any.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:

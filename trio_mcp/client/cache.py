@@ -19,9 +19,9 @@ __all__ = ["CacheStatistics", "RequestInFlight", "ResponseCache"]
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
 # Chosen: about the size of an entry with its key in CPython, too much rather than too little.
 OVERHEAD = 500
-"""Bytes counted for an entry besides its key and its result: Python's own objects."""
+"""Bytes counted for an entry in addition to its key and its result, for Python's own objects."""
 
-# The methods whose results a change of each kind makes stale.
+# For each kind of change, the methods whose results it makes stale.
 LISTS = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -71,7 +71,7 @@ class ResponseCache:
     """A cache of the results of **one** server: ``Client(..., cache=ResponseCache())``.
 
     Several clients of that server may share it: all of them share public results, and those with the same
-    ``principal`` share private ones. It belongs to one run of Trio; a later run finds it empty.
+    ``principal`` share private ones. A cache belongs to one run of Trio; a later run finds it empty.
 
     Args:
         max_entries: How many results to keep; the least recently used is evicted first.
@@ -121,7 +121,7 @@ class ResponseCache:
         """
         # The URL decides: a plain string, and parameters with other headers, are targets on the same server.
         server = target.url if isinstance(target, HttpServerParameters) else target
-        # Two servers may use the same names and URIs: an entry of one must not serve for the other.
+        # Two servers may use the same names and URIs: an entry of one must not be used for the other.
         if self._server is not None and self._server != server:
             raise ValueError("a ResponseCache is for one server: give a client of another target a cache of its own")
         self._server = server
@@ -131,12 +131,12 @@ class ResponseCache:
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
-            # The caller's own entry comes first.
+            # The caller's own entry takes precedence.
             entry = self._entries.get((who, question))
             if entry is None:
                 continue
             if now < entry.fresh_until + (self._grace if stale else 0.0):
-                # It was used last, so it is evicted last.
+                # The entry was used last, so it is evicted last.
                 self._entries.move_to_end((who, question))
                 return from_json(entry.result)
             if now >= entry.fresh_until + self._grace:
@@ -166,10 +166,10 @@ class ResponseCache:
         question = flight.question
         # Each character of a key counts as four bytes, the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD
-        # Its scope may have changed since it was cached: an older entry must not outlive it under the other owner.
+        # The scope may have changed since an older result was cached: that must not survive under the other owner.
         for who in (owner, _Everybody):
             self._remove((who, question))
-        # The old entries have gone in any case: the result is newer than they are, even if it is too large to be kept.
+        # The old entries are dropped even if the result is too large to be kept: it is newer than they are.
         if size > self._max_bytes:
             return
         # Only an explicit "public" is shared: a missing or unknown scope counts as private.
@@ -181,15 +181,15 @@ class ResponseCache:
             self._remove(next(iter(self._entries)))
 
     def changed(self, kind: str, uri: str | None) -> None:
-        """Drop what the server has announced as changed: a list, or the resource of this URI."""
+        """Drop the results that an announced change makes stale: those of a list, or of the resource of this URI."""
         if uri is None:
             self._drop(lambda question: question[1] in LISTS[kind])
         else:
-            # The URI may be part of a resource read as a whole, and the other way round.
+            # The URI may name a part of a resource that was read as a whole, or vice versa.
             self._drop(lambda question: question[1] == "resources/read" and _related(question[2] or "", uri))
 
     def _drop(self, concerns: Any) -> None:
-        # It is a list, because entries are removed on the way.
+        # The keys are copied into a list, because entries are removed in the loop.
         for key in [key for key in self._entries if concerns(key[1])]:
             self._remove(key)
         for flight in self._flights:
@@ -205,7 +205,7 @@ class ResponseCache:
         run = trio.lowlevel.current_trio_token()
         if run is not self._run:  # each run has its own clock, so old expiry times mean nothing
             self.clear()
-            # Requests of an earlier run can't land any more.
+            # Requests of an earlier run can't get a response any more.
             self._flights.clear()
             self._run = run
 

@@ -84,12 +84,12 @@ class ClientStatistics:
 class Client(EnteredOnce):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
-    Entering connects and negotiates. An exception raised in the block leaves it unchanged. If the server is lost, its
+    Entering connects and negotiates. An exception raised in the block leaves it unchanged. If the connection is lost,
     pending calls raise the reason; the block itself is never cancelled.
 
     Args:
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
-            that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, holds
+            that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, describes
             several ways to one server, the best first.
         settings: The other arguments: those of `ClientOptions`, such as ``auth``, ``timeout`` and ``answers``.
 
@@ -105,9 +105,9 @@ class Client(EnteredOnce):
         options = given_or_default("options", given["options"], SessionOptions)
         timeout, cache = given["timeout"], given["cache"]
         if timeout is not USE_SESSION:
-            # It is a copy, checked like any other: the caller's options may serve several clients.
+            # The options are copied, and the copy is checked: the caller's object may be used for several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
-        # The parts know one another only by what they are given here.
+        # The parts are connected to each other only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
         self._connection = ClientConnection(
@@ -129,7 +129,8 @@ class Client(EnteredOnce):
         return self._connection.opened()
 
     async def aclose(self) -> None:
-        """Close the connection: early, from any task, in any order with other clients. Closing again does nothing.
+        """Close the connection before the block ends. Any task may do this, in any order with other clients. Closing
+        again does nothing.
 
         Pending calls raise `SessionClosed`. A server process, if there is one, is asked to exit, and killed if it does
         not. When cancelled, the connection is closed at once, without asking.
@@ -147,7 +148,7 @@ class Client(EnteredOnce):
 
     @property
     def transport(self) -> TransportStatus:
-        """The link that carries the session: which of several ways to the server it is, and how the others are; see
+        """The status of the link that carries the session, and of all ways to the server, if there are several; see
         `FailoverParameters`."""
         return self._connection.transport
 
@@ -155,7 +156,7 @@ class Client(EnteredOnce):
     def server_info(self) -> Implementation | None:
         """The server's name and version, which are not verified; None if missing or malformed."""
         try:
-            # It is parsed when it is read: a server whose info is malformed can still be used.
+            # The info is parsed only when it is read: a server whose info is malformed can still be used.
             return Implementation.from_wire(self._connection.session.server.info)
         except ValidationError:
             return None
@@ -275,7 +276,7 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        # Every page teaches the output schemas, however it was asked for, so that calls need not list again.
+        # The output schemas are learned from every page, so that calls need not list the tools again.
         page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
         self._output_schemas.learn(page, cursor)
         return page
@@ -286,10 +287,10 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        There are none if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
+        Nothing is yielded if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_tools`.
         """
-        # The pages come through `list_tools`, so that each is cached, and teaches the output schemas.
+        # The pages come through `list_tools`, so that each is cached, and the output schemas are learned from it.
         return every(self.list_tools, "tools", timeout)
 
     @overload
@@ -346,11 +347,11 @@ class Client(EnteredOnce):
             model to see.
 
         Raises:
-            TypeError: If the arguments are not a mapping, or can't be turned into JSON; or if the ``result_type`` is no
-                type that pydantic can validate.
+            TypeError: If the arguments are not a mapping, or can't be turned into JSON; or if pydantic can't validate
+                the ``result_type``.
             ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
             UnknownTool: If the server has no such tool. To suggest others, the tools are listed if they have not been
-                yet. A result whose text says no more than that raises it, too.
+                yet. A result that says only that the tool is unknown raises this, too.
             McpError: If the server refuses for another reason.
             InputError: If the server asks for input and the callback provides none (modern era).
             RemoteProtocolError: If the result is malformed, breaks the tool's output schema, does not fit the
@@ -361,7 +362,7 @@ class Client(EnteredOnce):
         """
         if limits:
             refuse_unknown(Client.call_tool, limits, CallLimits)
-        adapter = None if result_type is None else adapter_of(result_type)  # before the tool runs, as it may be wrong
+        adapter = None if result_type is None else adapter_of(result_type)  # before the tool runs: it may raise
         params = _tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
@@ -428,8 +429,8 @@ class Client(EnteredOnce):
         server asks only for what the client has declared: see ``capabilities`` of the `Client`.
 
         Args:
-            name: As in `call_tool`, like the rest.
-            arguments: Its arguments.
+            name: The tool's name.
+            arguments: Its arguments, as in `call_tool`.
             result_type: The type of what the tool returns in the end.
             input_responses: The responses to the previous round, by the key of the request: `ElicitResult`,
                 `CreateMessageResult`, `ListRootsResult`, or plain data.
@@ -488,7 +489,7 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        There are none if the server has not declared that it offers resources. More than `MAX_PAGES` pages raise
+        Nothing is yielded if the server has not declared that it offers resources. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_resources`.
         """
         return every(self.list_resources, "resources", timeout)
@@ -614,7 +615,7 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        There are none if the server has not declared that it offers prompts. More than `MAX_PAGES` pages raise
+        Nothing is yielded if the server has not declared that it offers prompts. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_prompts`.
         """
         return every(self.list_prompts, "prompts", timeout)
@@ -720,7 +721,7 @@ class Client(EnteredOnce):
             raise TypeError(f"the argument's name and value must be strings, got {argument!r}, {value!r}")
         params: dict[str, Any] = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
-            # It is checked in every revision, so that a mistake does not show up only with a newer server.
+            # The context is checked in every revision, so that a mistake does not show up only with a newer server.
             known = _strings(context, "context")
             if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
@@ -743,10 +744,11 @@ class Client(EnteredOnce):
 
         Iterating over ``events`` yields `ToolsListChanged`, `PromptsListChanged`, `ResourcesListChanged` and
         `ResourceUpdated`. Entering waits until the server has agreed; ``events.honored`` says to what. In the legacy
-        era it holds those of the requested changes that the server has declared, and entering subscribes to the
+        era it contains those of the requested changes that the server has declared, and entering subscribes to the
         resources.
 
-        Leaving the block ends it at once, without waiting for the server. So does a cancellation, even while entering.
+        Leaving the block ends the subscription at once, without waiting for the server. So does a cancellation, even
+        while entering.
 
         Args:
             tools_list_changed: Listen for changes of the list of tools.
@@ -754,17 +756,17 @@ class Client(EnteredOnce):
             resources_list_changed: Listen for changes of the lists of resources and resource templates.
             resources: The URIs of resources to listen to, at most `MAX_URIS`.
             timeout: Seconds to wait for the server to agree; None waits forever; the default is the session's. The
-                block itself may last as long as it likes.
+                block itself has no time limit.
 
         Raises:
             TypeError: If an argument has the wrong type, for example a string instead of a list of URIs.
             ValueError: If nothing was asked for, a URI is empty, or there are too many.
-            CapabilityError: If a server of the legacy era has declared nothing of what was asked for.
+            CapabilityError: If a server of the legacy era has declared none of the requested changes.
             LocalProtocolError: If the client is not connected; on entering, if too many blocks are already open.
 
         Entering raises `McpError` if the server refuses, `RequestTimeout` if it does not respond in time,
-        `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. `Subscription` says
-        what the loop raises.
+        `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. For the exceptions
+        that the loop raises, see `Subscription`.
         """
         # The filter is made here, not on entering, so that a mistake shows where `listen` is called.
         asked = wanted_filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
@@ -819,7 +821,7 @@ class Client(EnteredOnce):
         own = self._connection.inputs.roots
         if own is None:
             raise LocalProtocolError("the client has declared no roots: create it with answers=Answers(roots=[])")
-        # They are checked before anything is sent: an invalid root must leave things as they are.
+        # The roots are checked before anything is sent: an invalid one must leave everything unchanged.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
             # The notification goes first: if the link has failed, the old roots stay, as the docstring promises.
@@ -849,7 +851,7 @@ def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
     if arguments is not None:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
-        # It is a copy, as plain data: the caller may change its mapping while the request is still queued.
+        # The arguments are copied, as plain data: the caller may change its mapping while the request is still queued.
         params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
     return params
 

@@ -36,7 +36,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS
 __all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds to connect in, unless the options say otherwise. Chosen: a first start may install packages."""
+"""Seconds that connecting may take, unless the options say otherwise. Chosen: a first start may install packages."""
 
 
 class ClientConnection:
@@ -66,7 +66,7 @@ class ClientConnection:
         self.inputs = inputs
         self.stopwatch = Stopwatch()
         self._subscriptions = subscriptions
-        # Everything is checked here, so that entering fails only for reasons that lie outside the program.
+        # Everything is checked here, so that entering fails only for reasons outside the program.
         given = settings["capabilities"]
         self._capabilities = {} if given is None else dict(as_object(given, "capabilities"))
         if "extensions" in self._capabilities:
@@ -111,15 +111,15 @@ class ClientConnection:
             yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
-        """Hold the whole connection in one task, so that any other task can close it at any time."""
+        """Run the whole connection in one task, so that any other task can close it at any time."""
         session: ClientSession | None = None
-        # This task, and those that it starts, use this clock for everything of the client that has a time limit.
+        # This task, and those that it starts, use this clock for all time limits of the client.
         STOPWATCH.set(self.stopwatch)
         probing = Probing()
         PROBING.set(probing if self._mode == "auto" else None)
         try:
             with self._scope:
-                # One deadline covers all of it: starting the process, connecting, negotiating. It is lifted after that.
+                # One deadline covers starting the process, connecting and negotiating. It is lifted after that.
                 with self.stopwatch.limit(self._patience) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
@@ -135,9 +135,9 @@ class ClientConnection:
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
                         if self._ways is not None:
-                            session.max_faults = inf  # each way has its own bound, and costs only itself
-                        # This comes before the session reads anything: a legacy server may ask as soon as it is
-                        # initialized.
+                            session.max_faults = inf  # each way has a bound of its own, and fails alone
+                        # The answers are attached before the session reads anything: a legacy server may ask as soon as
+                        # it is initialized.
                         self.inputs.attach(session)
                         async with session:
                             try:
@@ -146,13 +146,13 @@ class ClientConnection:
                                 exc.answered = False
                                 raise
                             probing.end(legacy=not session.modern)
-                            # From here on the session's own timeouts count.
+                            # From here on the session's own timeouts apply.
                             connecting.deadline = inf
-                            # A call that could be made earlier would not know the revision.
+                            # Calls can't be made before this: they need to know the revision.
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
-                # This follows the scope, so the link has been closed and the process, if there is one, has ended.
+                # By now the link has been closed, and the process, if there is one, has ended.
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
@@ -166,7 +166,7 @@ class ClientConnection:
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
     async def _negotiate(self, session: ClientSession) -> None:
-        # No request here has a timeout: a server that starts slowly has all the time there is to connect.
+        # No request here has a timeout of its own: a slow server may use all of the time that connecting may take.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
@@ -243,7 +243,7 @@ class ClientConnection:
         # The attribute is tried first, as the property's check is worth saving on every request.
         session = self._session or self.session
         if not self._middleware:
-            return await session.send_request(method, params, **limits)  # no hops, as most clients have none
+            return await session.send_request(method, params, **limits)  # the usual case, without further coroutines
         plain = {} if params is None else dict(as_object(params, "params"))
         # The call has a copy of the parameters, which a middleware may change in place.
         call = OutgoingCall(method, plain, session.server.revision)
@@ -259,13 +259,13 @@ class ClientConnection:
                     now = self._ways()
                     call.way, call.switches = now.carrier, now.switches - before.switches
 
-        # A middleware may respond without any checkpoint: then a call in a cancelled scope has to end here, before its
-        # effect.
+        # A middleware may respond without any checkpoint, so a call in a cancelled scope has to end here, before the
+        # middleware takes effect.
         await trio.lowlevel.checkpoint_if_cancelled()
         result = await self.through(call, send)
         if call.request_id is None:  # a middleware responded itself, perhaps without a checkpoint
-            # It is shielded, as the middleware's effect has happened and its result must not be lost (docs/design.md,
-            # rule 11).
+            # The checkpoint is shielded, as the middleware has taken effect and its result must not be lost
+            # (docs/design.md, rule 11).
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
 
@@ -308,7 +308,7 @@ def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, flo
 
 
 def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge declarations: objects are merged recursively; of any other value given twice, the later one counts."""
+    """Merge declarations: objects are merged recursively; if any other value is given twice, the later one is kept."""
     whole: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

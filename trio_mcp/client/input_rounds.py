@@ -25,12 +25,13 @@ __all__ = ["InputRounds", "read_input_required"]
 
 # Chosen: no user answers more in one go, and each one may occupy a callback.
 MAX_INPUT_REQUESTS = 32
-"""The questions that a server may ask in one round; all of them are asked at the same time."""
+"""How many questions a server may ask in one round; all of them are passed on at the same time."""
 
 # Chosen: short enough for a server that needs a moment, long enough not to load one that needs minutes.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds to wait, doubling, before a round without questions: the server only wants the request to be sent again."""
+"""Seconds to wait before a round without questions, for which the server only wants the request to be sent again; the
+wait doubles each time."""
 
 ModelT = TypeVar("ModelT", bound=WireModel)
 GetAnswer = Callable[[], Awaitable[dict[str, Any]]]
@@ -58,8 +59,8 @@ class InputRounds:
             params: Its parameters as first sent.
             result: The server's first result.
             started: The clock time at which the request was first sent.
-            limits: ``total_timeout`` covers all rounds, the others each request; time taken by the user does not
-                count for ``timeout``.
+            limits: ``total_timeout`` covers all rounds, the others each request; the time that the user takes does not
+                count towards ``timeout``.
 
         Raises:
             InputError: If a callback provides no answer.
@@ -121,7 +122,7 @@ class InputRounds:
         request_state: str | None,
         limits: CallLimits,
     ) -> tuple[dict[str, Any], ModelT | InputRequiredResult]:
-        """Send one round, by hand; return the result as it came, and as a model."""
+        """Send one round, for a caller that answers the questions; return the result as it came, and as a model."""
         session = self._connection.session
         if input_responses is not None or request_state is not None:
             if not session.modern:
@@ -157,7 +158,7 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
         try:
             answers[key] = await _get(key, method, get_answer)
         except InputError as exc:
-            # It is collected instead of raised, so that the caller gets this exception itself, not a group around it.
+            # The error is collected instead of raised, so that the caller gets this exception itself, not a group.
             failures.append(exc)
             # The other questions of this round are pointless now: the call fails with the first failure.
             nursery.cancel_scope.cancel("another question of the same round failed")
@@ -191,7 +192,7 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
     """Return the parameters for another round: with its answers and its state, and nothing of earlier rounds."""
-    # These are made of the first parameters each time: the state of an earlier round must not be sent again.
+    # These are made from the first parameters each time: the state of an earlier round must not be sent again.
     again = dict(params)
     # The answers are left out if the server asked nothing: it only wants its state back.
     if answers is not None:

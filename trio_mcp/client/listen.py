@@ -1,4 +1,4 @@
-"""`Client.listen` in both eras: 2026-07-28 `basic/patterns/subscriptions`; before, `resources/subscribe`."""
+"""`Client.listen` in both eras: 2026-07-28 `basic/patterns/subscriptions`; before that, `resources/subscribe`."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ LEGACY_CAPABILITIES = {
     "resourcesListChanged": "resources.listChanged",
     "resourceSubscriptions": "resources.subscribe",
 }
-"""The capability by which a server of the legacy era declares each notification, by the name in the filter."""
+"""The capability with which a server of the legacy era declares each notification, keyed by its name in the filter."""
 
 # Chosen: far more than a program watches.
 MAX_URIS = 1000
 UNSUBSCRIBE_TIMEOUT = 10.0
-"""Seconds. Only a new subscription to the same resource waits for it."""
+"""Seconds. Only a new subscription to the same resource waits for the response."""
 
 SHORTEST = 1.0
-"""Seconds that a subscription must have lasted to be opened again. Chosen: a server that ends each at once does so on
-purpose."""
+"""Seconds that a subscription must have lasted to be opened again. Chosen: a server that ends every subscription at
+once does so on purpose."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
@@ -76,14 +76,14 @@ class Listening:
 
         Raises:
             TypeError, ValueError: If the time limit is invalid.
-            CapabilityError: If a server of the legacy era has declared nothing of what was asked for.
+            CapabilityError: If a server of the legacy era has declared none of the requested changes.
             LocalProtocolError: If the client is not connected.
         """
         session = self._connection.session
         limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
         if session.modern:
             return self._listening(asked, None, limit)
-        # A legacy server is not asked what it will announce: its capabilities say so already.
+        # A legacy server is not asked which changes it will announce: its capabilities already say that.
         declared = session.server.capabilities
         wanted = asked.to_wire()
         honored = {name: value for name, value in wanted.items() if declares(declared, LEGACY_CAPABILITIES[name])}
@@ -95,10 +95,10 @@ class Listening:
     async def _listening(
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
-        # This is the usual reason; a timeout below gives another one.
+        # This is the usual reason for the cancellation; a timeout below sets another one.
         reason = "the client no longer listens"
-        # The feed is held in both eras: statistics count it, and legacy notifications are delivered to all feeds that
-        # are held.
+        # The feed is registered in both eras: statistics count it, and legacy notifications are delivered to all
+        # registered feeds.
         with self._subscriptions.holding(asked) as feed:
             # The block has its own nursery: leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
@@ -115,7 +115,7 @@ class Listening:
                     nursery.cancel_scope.cancel(reason)  # the server gets this reason, too
 
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
-        """Hold the subscription, in a separate task; the loop over the events raises its exceptions."""
+        """Keep the subscription open, in a separate task; the loop over the events raises its exceptions."""
         try:
             await (self._hear_modern(feed) if legacy is None else self._hear_legacy(feed, legacy))
         except Exception as exc:
@@ -127,8 +127,9 @@ class Listening:
         if not self._connection.stopwatch.stoppable:
             await self._subscribed(feed)
             return
-        # A server ends a stream when the token expires, by a response or by cutting it. So another stream is opened,
-        # with another token; if the server can't be reached, the subscription ends as the first stream did.
+        # A server ends a stream when the token expires, either with a response or by closing the stream. So another
+        # stream is opened, with another token; if the server can't be reached, the subscription ends as the last stream
+        # did.
         ended: TransportError | None = None
         while True:
             began, end = trio.current_time(), None
@@ -160,7 +161,7 @@ class Listening:
         result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":
             raise RemoteProtocolError(f"the response to {LISTEN!r} must be complete, not {result['resultType']!r}")
-        # `type(...) is int`, because a boolean, which is an integer to Python, must not match.
+        # `type(...) is int`, because a boolean, which Python counts as an integer, must not match.
         named = as_result(result, SubscriptionsListenResult, LISTEN).meta.get(meta.SUBSCRIPTION_ID)
         if feed.outgoing is None or type(named) is not int or named != feed.outgoing.request.id:
             raise RemoteProtocolError(f"the response to {LISTEN!r} does not name the subscription that it ends")
@@ -169,7 +170,7 @@ class Listening:
         session = self._connection.session
         feed.honor(honored)
         async with self.watches.watching(honored.resource_subscriptions or ()):
-            # The link may have been lost while subscribing; then the loss is what entering raises.
+            # The link may have been lost while subscribing; then entering raises the loss.
             if not session.closed:
                 feed.acknowledge()
             # The legacy subscription has no request to wait for: it lasts until the link is lost.
@@ -182,9 +183,9 @@ class _Watch:
 
     Attributes:
         holders: How many blocks want it.
-        asked: Whether the server may know of it: subscribe was sent, and may have been applied even if our call failed.
+        asked: Whether the server may have it: subscribe was sent, and may have been applied even if our call failed.
         sure: Whether the server has confirmed it, and no unsubscribe has been sent since.
-        turn: Held by the task that is asking the server.
+        turn: A lock that a task holds while it asks the server.
     """
 
     holders: int = 0
@@ -196,8 +197,8 @@ class _Watch:
 class ResourceWatches:
     """The resources to which a client of the legacy era is subscribed (`server/resources`, section Subscriptions).
 
-    That era has one subscription per URI and session, however many blocks want it. So they are counted: the first one
-    subscribes, the last one unsubscribes, and requests about the same URI are sent one at a time.
+    That era has one subscription per URI and session, however many blocks want it. So the blocks are counted: the first
+    one subscribes, the last one unsubscribes, and requests about the same URI are sent one at a time.
 
     Args:
         connection: The client's connection.
@@ -248,7 +249,7 @@ class ResourceWatches:
         try:
             await self._connection.request("resources/subscribe", {"uri": uri}, UNLIMITED)
         except McpError:
-            # A refusal is certain: the server knows no more than before. Any other failure leaves that open.
+            # After a refusal, the server's state is certainly unchanged. Any other failure leaves the question open.
             watch.asked = asked_before
             raise
         watch.sure = True
@@ -266,17 +267,17 @@ class ResourceWatches:
         async with watch.turn:
             if watch.asked and not watch.holders:  # otherwise a block wants it again
                 watch.sure = False
-                # The session's limits may be None, and no caller is there to give up.
+                # The session's limits may be None, and there is no caller who could give up.
                 limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
                 try:
                     await self._connection.request("resources/unsubscribe", {"uri": uri}, limits)
                 except Exception as exc:
-                    # Nothing more can be done; no subscription covers its notifications.
+                    # Nothing more can be done; no subscription covers the notifications that may still come.
                     logger.info("the server has not ended the subscription to %r: %s", uri, exc)
-                # This holds even if that failed: nothing is retried, and the next holder subscribes in any case, as it
-                # is not `sure`.
+                # This is set even if the request failed: nothing is retried, and the next holder subscribes in any
+                # case, as the watch is not `sure`.
                 watch.asked = False
-        # This is checked after the wait: a block may hold this watch by now, or another watch may have replaced it.
+        # This is checked after the wait: by now, a block may use this watch, or another watch may have replaced it.
         if not watch.holders and self._watches.get(uri) is watch:
             del self._watches[uri]
 
@@ -297,14 +298,14 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
         check_flag(name, flag)
     if isinstance(resources, (str, bytes, Mapping)) or not isinstance(resources, Iterable):
         raise TypeError(f"resources must be a list of URIs, got {resources!r}")
-    # It is read once, as it may be an iterator, and its items are looked at twice.
+    # The argument is read once, as it may be an iterator, and its items are used twice.
     given = list(resources)
     for uri in given:
         if not isinstance(uri, str):
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if not uri:
             raise ValueError("a URI must not be empty")
-    # Each URI counts once, in the given order.
+    # Each URI is kept once, in the given order.
     uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
         raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")

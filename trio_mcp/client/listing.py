@@ -68,7 +68,7 @@ class CachedCalls:
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
                 cache.forget(method)
             raise
-        # An old result serves only if the server could not be asked: it never hides a refusal.
+        # An old result is used only if the server could not be asked: it never hides a refusal.
         except (TransportError, RequestTimeout):
             kept = cache.find(question, self._owner, stale=True)
             if kept is None:
@@ -79,7 +79,7 @@ class CachedCalls:
             cache.landed(flight)
 
     def read(self, result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
-        """Return a result as a model; one that can't be used is dropped from the cache.
+        """Return a result as a model; if it is malformed, drop the cached results of its method.
 
         Raises:
             RemoteProtocolError: If it is malformed.
@@ -108,7 +108,7 @@ class GetPage(Protocol):
     """A method of `Client` that returns a page of a list."""
 
     async def __call__(self, cursor: str | None = None, *, timeout: Limit = ...) -> CacheablePage:
-        """Return the page of a cursor; the first page for None."""
+        """Return the page that a cursor names; the first page for None."""
 
 
 async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[Any]:

@@ -1,4 +1,4 @@
-"""The arguments of a client besides its target, and a call as its middleware sees it."""
+"""The arguments of a client after its target, and a call as its middleware sees it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ class OutgoingCall:
     Attributes:
         method: Its method.
         params: Its parameters, as plain data.
-        protocol_version: The negotiated revision; replacing it changes nothing.
+        protocol_version: The negotiated revision; replacing it has no effect.
         request_id: The id of the last attempt to send it; None before the first.
         way: The name of the way that carried the session when the last attempt ended; None with a single way.
         switches: How many times another way took over during the last attempt.
@@ -65,7 +65,7 @@ def _check_level(name: str, value: object) -> None:
 
 
 class ClientOptions(TypedDict, total=False):
-    """The arguments of a `Client` besides its target; a `ClientGroup`, a `ProxyServer` and a fixture pass them on.
+    """The arguments of a `Client` after its target; a `ClientGroup`, a `ProxyServer` and a fixture pass them on.
 
     Attributes:
         auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see
@@ -74,8 +74,8 @@ class ClientOptions(TypedDict, total=False):
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
             overrides ``options.calls.timeout``. Connecting may take 30 seconds, or this time if it is shorter and there
-            is a single way to the server; ``options.calls.connect_timeout`` sets another limit for it.
-        client_info: The name and version that the client gives the server.
+            is a single way to the server; ``options.calls.connect_timeout`` sets another limit for connecting.
+        client_info: The name and version with which the client identifies itself to the server.
         capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
             program handles itself, and extensions of the protocol, each with its settings, as in
             ``{"extensions": {"com.example/feature": {}}}``. The answers declare their own.

@@ -40,8 +40,8 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 # Chosen: each one may be an open HTTP response stream.
 MAX_LISTENS = 100
-# These bound the events that a server can make us hold for resources below a subscribed one. Beyond them, an event
-# counts as one of the subscribed resource itself.
+# These bound the events that a server can make us keep for resources below a subscribed one. Beyond them, an event
+# counts as one for the subscribed resource itself.
 MAX_PENDING = 1000
 # `trio_mcp.uri_templates` has the same limit for URIs.
 LONGEST_URI = 8192
@@ -81,7 +81,7 @@ class ResourceUpdated:
 
 ChangeEvent: TypeAlias = ToolsListChanged | PromptsListChanged | ResourcesListChanged | ResourceUpdated
 
-# The events carry nothing, so one object of each serves for all.
+# These events have no attributes, so one object of each class is enough.
 LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
     "notifications/tools/list_changed": ToolsListChanged(),
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -94,14 +94,14 @@ KINDS: Final[dict[type[ChangeEvent], str]] = {
     ResourcesListChanged: "resources",
     ResourceUpdated: "resources",
 }
-"""The kind of change that a `ChangeHook` hears of."""
+"""The kind of change that is passed to a `ChangeHook`."""
 
 NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
 """The notifications that `Subscriptions.note` handles."""
 
 
 def read_change(notification: Notification) -> ChangeEvent:
-    """Return the event for a notification of `LIST_CHANGES` or `UPDATED`.
+    """Return the event for a notification whose method is in `LIST_CHANGES`, or `UPDATED`.
 
     Raises:
         RemoteProtocolError: If it is malformed.
@@ -122,7 +122,7 @@ def events_of(wanted: SubscriptionFilter) -> frozenset[ChangeEvent]:
 
 
 class Feed:
-    """One subscription: what was asked for and granted, and the events not taken yet.
+    """One subscription: the filters that were requested and granted, and the events not taken yet.
 
     Args:
         asked: The filter asked for.
@@ -131,8 +131,8 @@ class Feed:
         asked: The filter asked for.
         honored: The part of it that the server has agreed to.
         acknowledged: Whether the server has agreed.
-        outgoing: Its request, in the modern era: notifications carry that request's id.
-        resumed: Whether it had ended and is opened again, so that everything may have changed.
+        outgoing: The subscription's request, in the modern era: notifications carry that request's id.
+        resumed: Whether the subscription had ended and is opened again, so that everything may have changed.
     """
 
     def __init__(self, asked: SubscriptionFilter) -> None:
@@ -142,7 +142,7 @@ class Feed:
         self.acknowledged = False
         self.resumed = False
         self._wanted: frozenset[ChangeEvent] = frozenset()
-        # It is ordered and has each event once: a slow loop holds no more than one event per list and URI.
+        # The events in order, each once: with a slow loop, no more than one event waits for each list and each URI.
         self._pending: OrderedDict[ChangeEvent, None] = OrderedDict()
         self._news = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -155,12 +155,12 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended it without an error."""
+        """Whether the server has ended the subscription without an error."""
         return self._over and self._cause is None
 
     async def next(self) -> ChangeEvent:
         """Wait for the next event and return it. When cancelled, no event is lost."""
-        # This comes before an event is taken: if it is cancelled, the event stays for the next call.
+        # The checkpoint comes before an event is taken: if it is cancelled, the event stays for the next call.
         await trio.lowlevel.checkpoint()
         while True:
             if self._left:
@@ -175,11 +175,11 @@ class Feed:
             await self._news.park()
 
     def opened(self, outgoing: OutgoingRequest) -> None:
-        """Attach its request, which the server has yet to acknowledge."""
+        """Attach the subscription's request, which the server has yet to acknowledge."""
         self.outgoing, self.acknowledged = outgoing, False
 
     def honor(self, offered: SubscriptionFilter) -> None:
-        """Restrict the subscription to what the server offers of what was asked for."""
+        """Restrict the subscription to those of the requested changes that the server offers."""
         asked = self.asked
         uris = set(offered.resource_subscriptions or ())
         self.honored = SubscriptionFilter(
@@ -191,7 +191,7 @@ class Feed:
         self._wanted = events_of(self.honored)
 
     def acknowledge(self) -> list[ChangeEvent]:
-        """Record that the server has agreed, and return what may have been missed before."""
+        """Record that the server has agreed, and return the events that may have been missed before."""
         self.acknowledged = True
         self._opened.set()
         return list(self._wanted) if self.resumed else []
@@ -201,8 +201,7 @@ class Feed:
         kept = self._as_kept(event)
         if kept is None:
             return False
-        # An event that waits already stays in its place: the loop has not seen the first change yet, and one look
-        # serves both.
+        # If an equal event is already waiting, it stays in its place: the loop will look once, and see both changes.
         if kept not in self._pending and not self._over:
             self._pending[kept] = None
             self._news.unpark_all()
@@ -215,11 +214,11 @@ class Feed:
             return None
         # "This might be a sub-resource of the one that the client actually subscribed to" (schema, ResourceUpdated).
         uris = self.honored.resource_subscriptions or ()
-        # The longest is the nearest one above it.
+        # The longest of these URIs is the nearest above the event's.
         above = max((uri for uri in uris if lies_below(event.uri, uri)), key=len, default=None)
         if above is None:
             return None
-        # One that is pending already costs nothing more.
+        # An event that is pending already needs no further memory.
         if event in self._pending or (len(self._pending) < MAX_PENDING and len(event.uri) <= LONGEST_URI):
             return event
         return ResourceUpdated(above)
@@ -242,10 +241,10 @@ class Feed:
         self._news.unpark_all()
 
     async def wait_opened(self) -> None:
-        """Wait until the server has acknowledged it.
+        """Wait until the server has acknowledged the subscription.
 
         Raises:
-            TrioMcpError: If it ended before that.
+            TrioMcpError: If the subscription ended before that.
         """
         await self._opened.wait()
         if not self.acknowledged:
@@ -256,8 +255,8 @@ class Feed:
 class Subscription(AsyncIterator[ChangeEvent]):
     """The events of a `Client.listen` block: ``async for event in events``.
 
-    An event that waits to be taken is not queued again. However slow the loop is, it sees each change at least once
-    after it last happened, and at most one event waits for each list and each URI.
+    An event that is waiting to be taken is not queued again. However slow the loop is, after the last change of
+    anything it gets at least one event about it, and at most one event waits for each list and each URI.
 
     The loop ends when the server ends the subscription. It raises `TransportError` (`SessionClosed`, `ProcessExited`)
     if the link is lost, `McpError` if the server responds with an error, and `RemoteProtocolError` if the server ends
@@ -315,7 +314,7 @@ class Subscriptions:
 
     @contextlib.contextmanager
     def holding(self, asked: SubscriptionFilter) -> Iterator[Feed]:
-        """Hold a new subscription while the block runs.
+        """Register a new subscription while the block runs.
 
         Raises:
             LocalProtocolError: If there are already `MAX_LISTENS` of them.
@@ -351,7 +350,7 @@ class Subscriptions:
         """Handle one of `NOTICES`, in the order of arrival.
 
         Raises:
-            RemoteProtocolError: If the server must not send it.
+            RemoteProtocolError: If the server must not send this notification.
         """
         event = None if notification.method == ACKNOWLEDGED else read_change(notification)
         if event is not None:
@@ -359,7 +358,7 @@ class Subscriptions:
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
-            # A legacy notification names no subscription: each one takes what it covers.
+            # A legacy notification names no subscription: each subscription takes the events that it covers.
             for feed in self._held:
                 feed.deliver(event)
 
@@ -373,7 +372,7 @@ class Subscriptions:
         method = notification.method
         about = (notification.params or {}).get("_meta")
         request_id = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
-        # An id above the last one sent was never given: that is a fault, not a notification that came late.
+        # An id above the last one sent was never used: that is a fault, not a notification that came late.
         if type(request_id) is not int or not 0 < request_id <= self._last_id:
             raise RemoteProtocolError(f"{method!r} belongs to no subscription: it lacks the id of one")
         feed = self._by_request.get(request_id)
@@ -405,8 +404,8 @@ class Subscriptions:
             raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
-# The cache uses this, too: reading a folder may have returned what lies in it.
+# The cache uses this, too: reading a folder may have returned the files in it.
 def lies_below(uri: str, above: str) -> bool:
-    """Return whether a URI names a part of what another names."""
-    # A part begins at a boundary of the URI: `x://ab` does not lie below `x://a`.
+    """Return whether a URI names a part of the resource that another URI names."""
+    # The rest must begin at a boundary in the URI: `x://ab` is not below `x://a`.
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

@@ -23,9 +23,9 @@ from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.client import stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-# The same as the default `shutdown_grace` of a server process.
+# This equals the default `shutdown_grace` of a server process.
 SERVER_GRACE = 2.0
-"""Seconds that a server in memory gets to end, for example its lifespan, after its client has left."""
+"""Seconds that a server in memory has to finish, for example its lifespan, after its client has left."""
 
 __all__ = [
     "HttpConnector",
@@ -51,10 +51,10 @@ class Servable(Protocol):
 
 SingleTarget: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
 Target: TypeAlias = SingleTarget | FailoverParameters | Sequence[SingleTarget]
-"""A string is the URL of a server; a list holds several ways to one server, the best first."""
+"""A string is the URL of a server; a list contains several ways to one server, the best first."""
 
 SCHEMES = ("http://", "https://", "ws://", "wss://", "tcp://", "tls://", "unix:")
-"""How a URL may begin."""
+"""The possible beginnings of a URL."""
 
 
 def link_factory(target: Target) -> LinkFactory:
@@ -67,7 +67,7 @@ def link_factory(target: Target) -> LinkFactory:
     if isinstance(target, (list, tuple)):
         target = FailoverParameters(target)
     if isinstance(target, FailoverParameters):
-        # All are looked up now: a mistake in the last of them must not wait for the failure of all others.
+        # All targets are checked now: a mistake in the last one must not show only when all others have failed.
         return FailoverConnector([(target_name(each), link_factory(each)) for each in target.targets], target)
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
@@ -75,7 +75,7 @@ def link_factory(target: Target) -> LinkFactory:
         return _by_url(target)
     if isinstance(target, HttpServerParameters):
         return _by_parameters(target)
-    # This comes before the test for callables: an object with `serve` may be callable as well.
+    # Servers are tested for before callables: an object with `serve` may be callable as well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
     if callable(target):
@@ -89,15 +89,15 @@ def link_factory(target: Target) -> LinkFactory:
 
 
 def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> Target:
-    """Return a target with an ``auth=``, unless it has its own; of a list, those with a URL.
+    """Return a target with an ``auth=``, unless it has its own; in a list, the targets with a URL get it.
 
     Args:
         target: The target.
         auth: Signs in, and authorizes each request; None changes nothing.
-        optional: Whether a target that can't use it, or has other credentials, is returned as it is.
+        optional: Whether a target that can't use ``auth``, or has other credentials, is returned as it is.
 
     Raises:
-        TypeError: If it can't be passed as ``auth=``, or the target can't use it.
+        TypeError: If ``auth`` is not valid as an ``auth=``, or the target can't use it.
     """
     check_auth(auth)
     if auth is None:
@@ -155,13 +155,13 @@ def target_name(target: object) -> str:
 
 
 def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> contextlib.AbstractAsyncContextManager[Link]:
-    """Connect to one server over several ways: the best that works carries the session; if it fails, the next does.
+    """Connect to one server over several ways: the best that works carries the session; if it fails, the next one does.
 
     `Client` takes a list of targets, or `FailoverParameters`, and uses this; a session of your own can use it directly.
 
     Args:
         targets: The ways, the best first: targets of a `Client`.
-        settings: The further attributes of `FailoverParameters`.
+        settings: Other attributes of `FailoverParameters`.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -180,7 +180,7 @@ def _by_url(url: str) -> LinkFactory:
         case "tcp" | "tls" | "unix" if separator:
             read_address(url)  # so that a wrong address is an error here, and not on connecting
             return lambda: _socket_client(url)
-    # A command ends here, and so does `localhost:8000/mcp`, whose host stands where a scheme would.
+    # A command gets here, and so does `localhost:8000/mcp`, whose host is in the place of a scheme.
     if not rest.startswith("//"):
         # FastMCP runs such a file; here the program names the interpreter.
         program = f"sys.executable, [{url!r}]" if url.endswith(".py") else f"{url!r}, [arguments]"
@@ -208,7 +208,7 @@ def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
     return (unix_client if url[:5].lower() == "unix:" else tcp_client)(url)
 
 
-# It is a class, because the negotiation of a client asks it for `is_legacy`; the other transports can't know.
+# This is a class, because a client's negotiation needs `is_legacy`, which only this transport can know.
 @attrs.frozen
 class HttpConnector:
     """Connects to a server that has a URL."""
@@ -234,7 +234,7 @@ class HttpConnector:
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
     # The server's tasks are the client's own: they end with the client's block, whatever they do.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
-        # Leaving the nursery would cancel the server at once; this event lets it be waited for with a limit.
+        # Leaving the nursery would cancel the server at once; with this event, the client can first wait for it.
         ended = trio.Event()
 
         async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it
@@ -243,7 +243,8 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
             finally:
                 ended.set()
 
-        # It is started, not spawned, so that the failure of a lifespan is raised where the client is entered.
+        # `start` waits until the server is ready, so that the failure of a lifespan is raised where the client is
+        # entered.
         await start(nursery, serve)
         yield ours
         # The block was left without an exception: the server may end gracefully, as it does when any other link is

@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 without I/O: messages, encoding and decoding, and the requests in flight.
 
-Public for those who write a transport: the messages that a `trio_mcp.low_level.Link` carries, and their bytes.
+The public names are for authors of transports: the messages that a `trio_mcp.low_level.Link` carries, and their codec.
 """
 
 from trio_mcp.jsonrpc.codec import (

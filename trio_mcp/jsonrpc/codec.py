@@ -1,7 +1,7 @@
 """Bytes to messages and back. Malformed input becomes a `Malformed` value; nothing that a peer sends raises here.
 
-Envelopes are checked by hand and not by a model, because every message passes through here; and with `type(x) is int`,
-because a bool must not pass as an integer.
+Envelopes are checked by hand and not by a model, because every message passes through here. The checks use ``type(x) is
+int``, because a bool must not pass as an integer.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 HEAD = 4096
 """Bytes kept of the beginning of an oversized message. Chosen: enough for its id, method and first parameters."""
 TAIL = 512
-"""Bytes kept of its end, where some peers write the id. Chosen: the longest id accepted there is 400 characters."""
+"""Bytes kept of the end of such a message, where some peers write the id. Chosen: the longest id accepted there has 400
+characters."""
 
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
 LONG = 4096
-"""Bytes. If the text of a value has more than this for each part of the value, the parts are checked one by one: a
-search for two words in the whole text would cost as much as writing the JSON (measured)."""
+"""Bytes. If the text of a value has more bytes than this for each part of the value, the parts are checked one by one:
+searching the whole text for two words would cost as much as writing the JSON (measured)."""
 
-# Messages. Chosen: a batch is handled as a whole, so one line must not stand for any number of requests.
+# Messages. Chosen: a batch is handled as a whole, so one line must not contain any number of requests.
 MAX_BATCH = 1000
 
 
@@ -68,7 +69,7 @@ def decode(data: bytes | bytearray) -> Incoming:
         data: One JSON text in UTF-8, without framing. A number beyond the range of a double becomes infinity
             (RFC 8259, section 6, leaves that to the receiver); it can't be sent on, see `encode`.
     """
-    # `allow_inf_nan` concerns the words NaN and Infinity, which are not JSON.
+    # `allow_inf_nan` is about the words NaN and Infinity, which are not JSON.
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as exc:
@@ -131,7 +132,7 @@ _BAD_ID = '"id" must be a string or an integer'
 
 
 def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
-    # No fault found here is due a response (`expects_answer`): two peers could respond to responses forever.
+    # No error response is sent for a fault found here (`expects_answer`): two peers could respond to responses forever.
     answer_id = obj.get("id")
     known_id = answer_id if type(answer_id) is int or type(answer_id) is str else None  # see `is_request_id`
 
@@ -140,7 +141,7 @@ def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
 
     if obj.get("jsonrpc") != "2.0":
         return broken('"jsonrpc" must be "2.0"')
-    # An error response may come without an id, or with null: the peer could not read ours (JSON-RPC 2.0, section 5).
+    # An error response may have no id, or null, if the peer could not read our id (JSON-RPC 2.0, section 5).
     if known_id is None and answer_id is not None:
         return broken(_BAD_ID)
     if "error" not in obj:
@@ -178,14 +179,14 @@ def encode(message: Incoming) -> bytes:
     plain = _as_json(message)
     try:
         data = to_json(plain)
-        # to_json writes NaN and Infinity, which are not JSON. The words may also be part of a string, so compare with
-        # what it writes when told to replace the numbers. This costs a second pass only if the words occur at all.
+        # to_json writes NaN and Infinity, which are not JSON. The words may also be part of a string, so the output is
+        # compared with one in which these numbers are null. This costs a second pass only if the words occur at all.
         lawful = (
             (len(data) > LONG and _is_finite(plain, len(data) // LONG))
             or not (b"NaN" in data or b"Infinity" in data)
             or data == to_json(plain, inf_nan_mode="null")
         )
-    except Exception as exc:  # the content may hold any object, whose serializer may raise anything
+    except Exception as exc:  # the content may be any object, whose serializer may raise anything
         raise ValueError(f"{type(exc).__name__}: {exc}") from None
     if not lawful:
         raise ValueError("NaN and infinity are not JSON numbers")
@@ -193,7 +194,7 @@ def encode(message: Incoming) -> bytes:
 
 
 def _is_finite(value: Any, most: int) -> bool:
-    """Return True if a value contains neither NaN nor infinity; False if it does, or has more than `most` parts."""
+    """Return True if a value is JSON data of at most `most` parts without NaN and infinity; otherwise False."""
     waiting = [value]
     for _ in range(most):
         if not waiting:
@@ -210,10 +211,10 @@ def _is_finite(value: Any, most: int) -> bool:
 
 
 def encode_or_replace(message: Incoming) -> tuple[bytes | None, str | None]:
-    """Encode a message, or in place of a response that can't be encoded an error response: the peer waits for one.
+    """Encode a message; a response that can't be encoded is replaced by an error response, as the peer waits for one.
 
     Returns:
-        The bytes, or None if nothing can be sent, and what was wrong, or None if nothing was.
+        The bytes, or None if nothing can be sent; and a description of the problem, or None if there was none.
     """
     try:
         return encode(message), None
@@ -227,7 +228,7 @@ def encode_or_replace(message: Incoming) -> tuple[bytes | None, str | None]:
         try:
             return encode(ErrorResponse(message.id, error)), problem
         except ValueError:
-            pass  # even the id can't be written, so no peer sent it and none waits
+            pass  # even the id can't be written, so it is not one that a peer has sent
     return None, problem
 
 
@@ -247,8 +248,8 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
         error: dict[str, Any] = {"code": message.error.code, "message": message.error.message}
         if message.error.data is not None:
             error["data"] = message.error.data
-        # An id that could not be read is left out, where JSON-RPC has null: the schema of MCP allows no null there
-        # (JSONRPCErrorResponse, 2025-11-25).
+        # An id that could not be read is left out, although JSON-RPC has null there: the schema of MCP does not allow
+        # null (JSONRPCErrorResponse, 2025-11-25).
         answered = {} if message.id is None else {"id": message.id}
         return {"jsonrpc": "2.0", **answered, "error": error}
     if type(message) is Batch:
@@ -262,8 +263,8 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
 class Pieces:
     """Bytes put together from pieces, in linear time."""
 
-    # A list of pieces would not do: a peer can send a few bytes at a time, and every bytes object costs many times
-    # that. `pydantic_core.from_json` would copy a bytearray, while a `BytesIO` gives out its bytes uncopied.
+    # A list of pieces would take too much memory: a peer can send a few bytes at a time, and every bytes object takes
+    # many times that. `pydantic_core.from_json` would copy a bytearray, while a `BytesIO` returns its bytes uncopied.
 
     __slots__ = ("_first", "_joined")
 
@@ -283,7 +284,7 @@ class Pieces:
             self._joined.write(piece)
 
     def joined(self) -> bytes:
-        """Return all that was added; no more may follow, or this costs a copy."""
+        """Return everything that was added. Add nothing afterwards: that would cost a copy."""
         return self._first if self._joined is None else self._joined.getvalue()
 
 
@@ -311,7 +312,7 @@ class LineDecoder:
         Consume the iterator before feeding again.
         """
         data = bytes(data)
-        if b"\n" not in data:  # a part of a long line: this test takes a fraction of the time of `split`
+        if b"\n" not in data:  # part of a long line; this test takes a fraction of the time of `split`
             self._append(data)
             return
         lines = data.split(b"\n")
@@ -335,13 +336,13 @@ class LineDecoder:
     def _append(self, piece: bytes) -> None:
         if not piece:
             return
-        # `_size` goes on beyond the limit, while only the head and the tail are kept.
+        # Beyond the limit, `_size` still grows, but only the head and the tail are kept.
         fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
         if fits:
             self._line.add(piece)
             return
-        # This may be the first piece beyond the limit. Only the two ends of the pieces before it are kept.
+        # If this is the first piece beyond the limit, only the two ends of the pieces before it are kept.
         if line := self._line.joined():
             self._head, self._tail = line[:HEAD], line[-TAIL:]
             self._line = Pieces()
@@ -365,11 +366,11 @@ class LineDecoder:
 
 # --- what can still be learned from a text that could not be read --------------------------------------------------
 #
-# The text should still tell which request or response it was, so that only that call fails. A wrong id would fail an
+# If the text still shows which request or response it was, only that call has to fail. A wrong id would fail an
 # unrelated call. So an id counts only if the legible part proves that it is the message's own, even if one more byte of
 # the text was corrupted.
 
-# How pydantic_core ends its error messages.
+# The end of pydantic_core's error messages.
 _PLACE = late_pattern(r"at line (\d+) column (\d+)$")
 # The characters of numbers, true, false and null.
 _LITERAL = (string.ascii_letters + string.digits + "+-.").encode()
@@ -382,9 +383,9 @@ def unparsable(data: bytes, fault: str) -> Malformed:
 
     Args:
         data: The text.
-        fault: The parser's message, with the place.
+        fault: The parser's error message, with the position in the text.
     """
-    if fault.startswith("trailing characters"):  # two texts on one line: there is no telling whose id it is
+    if fault.startswith("trailing characters"):  # two texts on one line: an id could belong to either
         return Malformed(PARSE_ERROR, f"invalid JSON: {fault}")
     if fault.startswith("EOF"):  # truncated: the brace at its end, if any, belongs to a nested object
         legible, tail = data, b""
@@ -409,11 +410,11 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
 
 def _describe(legible: bytes, tail: bytes, code: int, reason: str, limit: int | None = None) -> Malformed:
     members = _members(legible)
-    # The last legible member may be cut short, so it does not count.
+    # The last legible member may be truncated, so it does not count.
     request_id = members.get("id") if members and next(reversed(members)) != "id" else None
     if request_id is None and legible.lstrip()[:1] == b"{" and (last := _LAST_ID.search(tail)):
         request_id = _read(last[1])
-    # As in `_parse_object`, a message without a method is a response, and a response is due none.
+    # As in `_parse_object`, a message with a result or an error but no method is a response, which gets no response.
     is_answer = "method" not in members and ("result" in members or "error" in members)
     known_id: RequestId | None = request_id if is_request_id(request_id) else None
     return Malformed(code, reason, known_id, expects_answer=not is_answer, limit=limit)
@@ -422,7 +423,7 @@ def _describe(legible: bytes, tail: bytes, code: int, reason: str, limit: int | 
 def _members(legible: bytes, *, again: bool = True) -> dict[str, Any]:
     """Return the members of the outermost object, as far as a truncated text shows them.
 
-    If the legible part is itself invalid, one more attempt is made, with the text before the new fault.
+    If the legible part is itself invalid, one more attempt is made, with the text before that fault.
     """
     cut = legible.rstrip(_LITERAL)
     # Put a literal in place of the missing or truncated one, so that its member shows up (and can be discounted).

@@ -1,4 +1,4 @@
-"""Requests in flight and the events that concern them: the values that `trio_mcp.jsonrpc.peer.Peer` works with."""
+"""Requests in flight and events about them: the values that `trio_mcp.jsonrpc.peer.Peer` works with."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OutgoingRequest:
         wants_progress: Whether progress notifications for it become events.
         sent: Whether it has been handed to the link, so that the peer must be told of a cancellation.
         settled: Whether its outcome is known; set once.
-        waiter: What the session needs to find the waiting call; not used here.
+        waiter: The session's object for the waiting call; not used here.
     """
 
     request: Request
@@ -56,8 +56,8 @@ class OutgoingRequest:
     waiter: Any = None
 
 
-# `cancelled` and `answered` exclude each other and are final; `running` is about the handler's task, which may outlast
-# either: it ends when `Peer.finished` is called.
+# `cancelled` and `answered` exclude each other and are final. `running` is about the handler's task, which may continue
+# after either; it is reset by `Peer.finished`.
 @attrs.define(eq=False)
 class IncomingRequest:
     """One of the peer's requests in flight.
@@ -71,7 +71,7 @@ class IncomingRequest:
         lane: The lane in which it runs, apart from the usual limit; None if it counts towards that limit.
         batch: The batch that its response belongs to, if any.
         hold: Kept from its arrival until its handler has ended or it is dropped from the queue.
-        scope: The cancel scope of its handler, or whatever else cancels it; not used here.
+        scope: The cancel scope of its handler, or another object with a `cancel` method; not used here.
     """
 
     request: Request
@@ -92,7 +92,7 @@ class IncomingRequest:
 
 @attrs.define(eq=False)
 class BatchInProgress:
-    """The responses to one incoming batch, kept until the last is there (JSON-RPC 2.0, section 6).
+    """The responses to one incoming batch, kept until the last one is there (JSON-RPC 2.0, section 6).
 
     Attributes:
         waiting: How many responses are still missing.
@@ -103,7 +103,7 @@ class BatchInProgress:
     answers: list[Response | ErrorResponse] = attrs.Factory(list)
 
     def close_one(self, answer: Response | ErrorResponse | None) -> Batch | None:
-        """Count one request as done, with its response if it gets one; return the batch once it is complete."""
+        """Record the end of one request, with its response if it gets one; return the batch once it is complete."""
         self.waiting -= 1
         if answer is not None:
             self.answers.append(answer)
@@ -114,22 +114,22 @@ class BatchInProgress:
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-# `Peer.receive` returns these, in the order in which the session is to act on them.
+# `Peer.receive` returns events, in the order in which the session must act on them.
 @attrs.define
 class RequestStarted:
-    """A handler to run now; the session calls `Peer.finished` when the handler's task has ended."""
+    """The handler of a request is to be run now; when its task has ended, the session calls `Peer.finished`."""
 
     incoming: IncomingRequest
 
 
 @attrs.define
 class NotificationReceived:
-    """A notification arrived that does not concern the bookkeeping."""
+    """A notification arrived, other than a cancellation or progress."""
 
     notification: Notification
 
 
-# It holds the `OutgoingRequest` rather than its id: the session finds the waiting call in the request's `waiter`.
+# The event has the `OutgoingRequest` rather than its id: the session finds the waiting call in the request's `waiter`.
 @attrs.define
 class Settled:
     """One of our requests has its outcome: a result, the peer's error, or an exception if there is neither."""
@@ -140,7 +140,7 @@ class Settled:
 
 @attrs.define
 class ProgressReceived:
-    """Progress arrived for one of our requests that asked for it; the parameters are checked, `size` is in bytes."""
+    """Progress arrived for one of our requests that asked for it; its token and value are valid, `size` is in bytes."""
 
     outgoing: OutgoingRequest
     params: dict[str, Any]

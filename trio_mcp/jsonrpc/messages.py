@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 envelopes, and the other items that a link can deliver: light, immutable, with plain JSON data inside.
+"""JSON-RPC 2.0 envelopes, and the other items that a link can deliver: light, immutable, and made of plain JSON data.
 
 See https://www.jsonrpc.org/specification and the section Messages of `basic` in every revision of MCP.
 """
@@ -44,13 +44,13 @@ def show_id(request_id: RequestId) -> str:
     return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]
 
 
-# The sizes take no part in comparisons: a message equals its copy that was never written as JSON.
+# The sizes are ignored in comparisons: a message equals a copy of it that was never written as JSON.
 @attrs.frozen
 class Request:
-    """A request: the peer owes exactly one response, unless it is cancelled.
+    """A request, to which the receiver owes exactly one response unless it is cancelled.
 
     Attributes:
-        id: Chosen by the sender, and unique among its requests in flight.
+        id: The id, chosen by the sender, and unique among its requests in flight.
         method: The name of the method.
         params: The parameters; None if there are none.
         size: The number of bytes in which it arrived; 0 if it was never written as JSON.
@@ -64,7 +64,7 @@ class Request:
 
 @attrs.frozen
 class Notification:
-    """A message without a response; its attributes are those of a `Request`."""
+    """A message without a response; its attributes are those of a `Request`, except for the id."""
 
     method: str
     params: dict[str, Any] | None = None
@@ -97,17 +97,17 @@ class ErrorResponse:
     error: ErrorData
 
 
-# It is a value, so that the session can send an error response, report it, or fail the one call that it concerns, while
-# the link goes on.
+# A fault is a value, so that the session can send an error response, report the fault, or fail the call that it
+# concerns, while the link remains in use.
 @attrs.frozen
 class Malformed:
     """Something that arrived and is not a valid message; a value, not an exception.
 
     Attributes:
-        code: The JSON-RPC error code that describes the fault; `INTERNAL_ERROR` for what the transport itself reports.
-        reason: What is wrong with it, in one line.
-        id: Its id, if that could be recovered.
-        expects_answer: Whether an error response is due. None is due for a malformed notification, nor for a malformed
+        code: The JSON-RPC error code that describes the fault; `INTERNAL_ERROR` for a report of the transport itself.
+        reason: What is wrong with the message, in one line.
+        id: The message's id, if that could be recovered.
+        expects_answer: Whether an error response is due. It is not for a malformed notification, nor for a malformed
             response to one of our requests (then ``id`` says which call fails).
         limit: The size limit in bytes, if the fault is that the message exceeds it.
     """
@@ -152,16 +152,16 @@ RELATED: Final = "related_request_id"
 
 @attrs.frozen
 class SessionMessage:
-    """The item that travels through the memory channels between a session and its transport.
+    """The item that is passed through the channels between a session and its transport.
 
     Attributes:
-        message: The envelope; on the way in also `Malformed` or `TransportFailure`.
-        related_request_id: On the way out: the peer's request that this message belongs to, so that a transport with
-            one stream per request (Streamable HTTP) can put it on the right stream.
-        metadata: On the way in: what the transport knows about the message (for example HTTP headers); may be empty.
+        message: The envelope; an incoming one may also be a `Malformed` or `TransportFailure`.
+        related_request_id: Outgoing: the peer's request that this message belongs to, so that a transport with one
+            stream per request (Streamable HTTP) can put it on the right stream.
+        metadata: Incoming: the transport's information about the message (for example HTTP headers); may be empty.
             `RELATED` maps to the id of our request on whose own stream the message came.
-        retry: On the way out: whether the caller allows the request to be sent again if its fate is not known.
-        urgent: On the way out: whether the request or notification overtakes others that wait.
+        retry: Outgoing: whether the caller allows the request to be sent again if its outcome is not known.
+        urgent: Outgoing: whether the request or notification overtakes others that wait.
     """
 
     message: Incoming

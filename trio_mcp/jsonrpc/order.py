@@ -16,16 +16,16 @@ T = TypeVar("T")
 MOST_IN_A_ROW: Final = 8
 """How many urgent messages in a row overtake one that waits.
 
-Chosen: enough for a burst, and the rest still gets a ninth of the places however many urgent messages there are.
+Chosen: enough for a burst, and the rest still gets one place in nine, however many urgent messages there are.
 """
 
 
 class MessageQueue(Generic[T]):
     """A queue in which urgent messages overtake other requests and notifications.
 
-    They do not overtake each other, a response, the handshake, or a message that they refer to: a cancellation does not
-    overtake its request, nor does progress overtake earlier progress. A response overtakes nothing that was put before
-    it.
+    Urgent messages do not overtake each other, a response, the handshake, or a message that they refer to: a
+    cancellation does not overtake its request, nor does progress overtake earlier progress. A response overtakes
+    nothing.
 
     Args:
         wanted: Returns whether an item is still worth taking; others are dropped when their turn comes.
@@ -36,8 +36,8 @@ class MessageQueue(Generic[T]):
             not overtake, and the item.
     """
 
-    # Serial numbers give the order of `put` across both lanes, also after `remove`. The lanes are attributes because
-    # the path of every call looks at them, and `len` of a deque costs less than calling a method.
+    # Serial numbers record the order of `put` across both lanes, even after `remove`. The lanes are attributes because
+    # every call looks at them, and `len` of a deque costs less than a method call.
 
     def __init__(self, wanted: Callable[[T], bool] = lambda item: True) -> None:
         self.plain: deque[tuple[int, object, T]] = deque()
@@ -55,12 +55,12 @@ class MessageQueue(Generic[T]):
 
         Args:
             item: What `take` returns.
-            message: The message that it stands for; None for the place of a response.
+            message: The message that the item represents; None for the place of a response.
             urgent: Whether it overtakes others.
         """
         self._serial += 1
         if urgent:
-            # The number stays valid even if that message is removed: it says how far the plain lane must have come.
+            # The number stays valid even if that message is removed: it says how far the plain lane must have advanced.
             self.urgent.append((self._serial, max(self._barrier, self._predecessor(message)), item))
         else:
             if _is_barrier(message):
@@ -77,10 +77,10 @@ class MessageQueue(Generic[T]):
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
         while True:
-            # Worthless items are dropped first: an urgent message that goes before one of them overtakes nothing.
+            # Unwanted items are dropped first: an urgent message that precedes one of them overtakes nothing.
             while self.plain and not self._wanted(self.plain[0][2]):
                 self.plain.popleft()
-            # Without a plain message, `first` is above all serial numbers: then nothing is overtaken or counted.
+            # Without a plain message, `first` is greater than all serial numbers: then nothing is overtaken or counted.
             first = self.plain[0][0] if self.plain else self._serial + 1
             if self.urgent and (
                 self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
@@ -89,7 +89,7 @@ class MessageQueue(Generic[T]):
                 # Only an item that is taken counts: one that is dropped takes no place from others.
                 if not self._wanted(item):
                     continue
-                # One that was put first overtakes nothing, so it doesn't count.
+                # An item that was put before the first plain one overtakes nothing, so it doesn't count.
                 self._in_a_row = self._in_a_row + 1 if first < serial else 0
                 return item
             if not self.plain:

@@ -1,15 +1,15 @@
 """The bookkeeping of one side of a link: requests in flight, in both directions, are changed here and nowhere else.
 
-It does no I/O: a session feeds it what arrives (`Peer.receive`) and asks it what to send; it returns events and
-messages. Its promises, which a state machine test checks under every interleaving:
+A `Peer` does no I/O: a session passes it what arrives (`Peer.receive`) and asks it what to send; it returns events and
+messages. Its promises, which a state machine test checks under many interleavings:
 
 * each of our requests settles exactly once: by its result, its error, its cancellation, or the close;
 * nothing is sent for a request of the peer after the peer has cancelled it;
 * ids never clash, and nothing is left in flight after the close;
 * the memory that the peer can make us use is bounded, whatever it sends.
 
-Life of one of our requests:   open -> (sent) -> settled | cancelled
-Life of one of their requests: queued -> running -> answered | cancelled, then `finished` frees its place
+Life of one of our requests:        open -> (sent) -> settled | cancelled
+Life of one of the peer's requests: queued -> running -> answered | cancelled; then `finished` frees its place
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["Peer"]
 
-# Batches came with this revision and went with the next (2025-06-18, changelog).
+# Batches were introduced in this revision and removed in the next (2025-06-18, changelog).
 BATCH_REVISION = "2025-03-26"
 
 DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
 """Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
 
 MAX_EARLY = 64
-"""Cancellations of unknown requests that are remembered; and as many ids of requests, to recognize late cancellations.
-Chosen."""
+"""How many cancellations of unknown requests are remembered, and how many ids of requests, to recognize late
+cancellations. Chosen."""
 
 EARLY_TIME = 10.0
-"""Seconds for which such cancellations are remembered. Chosen: one overtakes its request by milliseconds, plus the time
-that a new connection takes."""
+"""Seconds for which such cancellations are remembered. Chosen: a cancellation overtakes its request by milliseconds,
+plus the time that a new connection takes."""
 
 LONGEST_ID = 100
 """Characters, or bits, of an id that is remembered. Chosen: clients count, or use a UUID."""
@@ -77,23 +77,23 @@ class Peer:
     Args:
         max_running: How many of the peer's requests run at once; each `Lane` has as many places of its own.
         max_queued: How many more wait for a place; beyond that, requests are refused with `OVERLOADED`.
-        max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused as well. A
-            single request may exceed it.
+        max_bytes: How many bytes all of these requests may have, as they arrived; beyond that, requests are refused as
+            well. A single request may be larger.
         is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
         clock: Returns the time, in seconds, if a cancellation may arrive before its request, as over HTTP, where each
             has its own POST; None if messages keep their order.
-        is_client: Whether this side is the client, which responds to nothing but requests.
+        is_client: Whether this side is the client, which sends no error response for a message without a legible id.
 
     Attributes:
         revision: The revision of the session that was opened on this side; None before that, and on a server without
             a session, where each request names its revision.
-        closed: Whether the link is closed: nothing goes in or out any more.
-        next_id: The id that our next request gets.
+        closed: Whether the link is closed: nothing is received or sent any more.
+        next_id: The id of our next request.
         running_count: The number of handlers that have been started and not yet reported `finished`, without those in
             a `Lane`.
         incoming_bytes: The bytes of the peer's requests whose handlers run or wait for a place.
-        faults: How many faults of the peer have come in a row. Requests end the row, and responses to ours; on a
-            client, notifications as well.
+        faults: How many faults of the peer have come in a row. Requests and responses to our requests reset the count;
+            on a client, notifications do so as well.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Peer:
     ) -> None:
         self.revision: str | None = None
         self.closed = False
-        # Whether the peer has ended its side: it can't respond any more, though it may still read.
+        # Whether the peer has ended its side: it can't respond any more, although it may still read.
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
@@ -120,18 +120,19 @@ class Peer:
         # The cancellations that came before their requests, by id, the oldest first: the time at which each is
         # forgotten, and its reason.
         self._early: dict[RequestId, tuple[float, str | None]] = {}
-        # The ids of the last requests: a cancellation with such an id is late, and must not meet a later request. No id
-        # is to be used twice in a session (`basic`, Requests), but a client that does so must not lose its next call.
+        # The ids of the last requests: a cancellation with such an id is late, and must not cancel a later request. An
+        # id must not be used twice in a session (`basic`, Requests), but a client that does so must not lose its next
+        # call.
         self._recent: list[RequestId] = []  # the oldest first; a dict would grow to ten times its entries
         self.incoming_bytes = 0
         self.next_id = 1
-        # There are two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request
-        # leaves its table when it is settled, answered or cancelled, while its handler may still run.
+        # There are two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request is
+        # removed from its table when it is settled, answered or cancelled; its handler may still be running.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: MessageQueue[IncomingRequest] = MessageQueue()
         self.running_count = 0
-        # The number of handlers that run in each lane. Pings must not wait behind slow tools, and subscriptions last as
+        # The number of handlers that run in each lane. Pings must not wait for slow tools, and subscriptions last as
         # long as the session, so neither counts towards `max_running`.
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
@@ -198,7 +199,7 @@ class Peer:
         if outgoing.settled:
             return None
         self._settle(outgoing)
-        # If it was not sent yet, the writer drops it when its turn comes, and there is nothing to cancel at the peer.
+        # If the request was not sent yet, the writer drops it when its turn comes, and the peer has nothing to cancel.
         if not outgoing.sent or facts_of(outgoing.request.method).handshake:
             return None
         params: dict[str, Any] = {"requestId": outgoing.request.id}
@@ -243,12 +244,12 @@ class Peer:
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
-        """Free the place of a handler whose task has ended; a request that it left without a response is given up.
+        """Free the place of a handler whose task has ended; if the request has no response, give it up.
 
         Returns:
             The queued request that takes the place, whose handler is to be run now; None if nothing waits.
         """
-        if not incoming.running:  # called a second time
+        if not incoming.running:  # `finished` is called a second time
             return None
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
@@ -260,7 +261,7 @@ class Peer:
             self._besides[incoming.lane] -= 1
             return None
         successor = None
-        # The lanes are tested first, without a call: every request comes through here, and usually nothing waits.
+        # The queue's lanes are tested first, without a call: every request comes through here, and usually none waits.
         if self._queue.plain or self._queue.urgent:
             successor = self._queue.take()
         if successor is None:
@@ -270,7 +271,7 @@ class Peer:
         return successor
 
     def _leave_queue(self, incoming: IncomingRequest) -> None:
-        """Release what a queued request holds, because it will never run."""
+        """Release the bytes and the hold of a request that will never run."""
         self.incoming_bytes -= incoming.request.size
         if incoming.hold is not None:
             incoming.hold.release()
@@ -280,11 +281,11 @@ class Peer:
     def receive(
         self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None
     ) -> tuple[Event, ...]:
-        """Record what arrived and return the events that follow from it; after the close there are none.
+        """Record an incoming message and return the events that follow from it; after `close` there are none.
 
         Args:
-            message: What arrived.
-            metadata: The transport's metadata.
+            message: The message.
+            metadata: The transport's metadata for it.
             hold: Kept as long as any of the message's requests is queued or running.
         """
         if self.closed:
@@ -330,8 +331,8 @@ class Peer:
             taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are in use"
             return self._refuse(request, OVERLOADED, f"too many bytes of requests: {taken}; try again later", batch)
         # Lanes are bounded too: responses may have to wait, so a peer that does not read them could pile up requests.
-        # A priority request that finds its lane full takes its turn with the others; a subscription, which could hold a
-        # usual place forever, is refused.
+        # A priority request that finds its lane full waits like any other; a subscription, which could occupy an
+        # ordinary place forever, is refused.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
             self._besides[lane] += 1
@@ -356,7 +357,7 @@ class Peer:
         return started if self._clock is None else (*started, *self._cancelled_early(request.id, self._clock()))
 
     def _cancelled_early(self, request_id: RequestId, now: float) -> tuple[Event, ...]:
-        """Remember a request that has come, and cancel it if its cancellation has overtaken it."""
+        """Remember the id of a request that has arrived, and cancel the request if its cancellation arrived first."""
         if _is_short(request_id):
             self._recent.append(request_id)
             if len(self._recent) > MAX_EARLY:
@@ -396,8 +397,8 @@ class Peer:
             return self._receive_progress(notification.params or {}, notification.size)
         if notification.method == "notifications/cancelled":
             return self._receive_cancelled(notification.params or {})
-        # A notification does not end the row on a server: it responds to garbage, so a client that reacts to each error
-        # with garbage and a notification would keep it busy forever.
+        # On a server, a notification does not reset the count: a server responds to garbage, so a client that reacts to
+        # each error with garbage and a notification would keep it busy forever.
         if self.faults and self._is_client:
             self.faults = 0
         return (NotificationReceived(notification),)
@@ -405,7 +406,7 @@ class Peer:
     def _receive_progress(self, params: dict[str, Any], size: int) -> tuple[Event, ...]:
         token, progress = params.get("progressToken"), params.get("progress")
         # Faulty progress is reported, but not counted: neither side responds to it, and a server that reports progress
-        # without being asked may do so a thousand times in a call that goes well.
+        # without being asked may do so a thousand times during a successful call.
         if not is_request_id(token) or type(progress) not in (int, float):
             return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
         outgoing = self._outgoing.get(token)
@@ -413,7 +414,7 @@ class Peer:
             if self.faults and self._is_client:
                 self.faults = 0
             return (ProgressReceived(outgoing, params, size),)
-        # Tokens are given out only with requests that want progress.
+        # Only requests that want progress have a token.
         if outgoing is not None or not self._was_ours(token):
             return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
         return ()  # late: the request is settled
@@ -436,7 +437,7 @@ class Peer:
         batch_answer = self._drop(incoming)
         events: list[Event] = []
         # A running handler keeps its place until its task has ended (`finished`): cancelling takes time, and a peer
-        # that cancels at once could otherwise have any number of them running.
+        # that cancels at once could otherwise have any number of handlers running.
         if was_running:
             events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
         else:
@@ -447,7 +448,7 @@ class Peer:
         return tuple(events)
 
     def _receive_teardown(self, request_id: RequestId, reason: object) -> tuple[Event, ...]:
-        """End our subscription, the only one of our requests that the peer may cancel (`patterns/cancellation`)."""
+        """End a subscription, the only kind of our requests that the peer may cancel (`patterns/cancellation`)."""
         # 2026-07-28: the server ends a `subscriptions/listen` by cancelling the client's request.
         outgoing = self._outgoing.get(request_id)
         if outgoing is None or not facts_of(outgoing.request.method).lasting:
@@ -488,8 +489,9 @@ class Peer:
         # server opens no session in the modern era, so a modern revision here means that this side is the client.
         if self.revision in MODERN_REVISIONS:
             return False
-        # A message without an id may be a line of a log. A server whose log is on its standard output would write the
-        # next line about our error, and so on. A server owes an error in any case (JSON-RPC 2.0, section 5).
+        # To a client, a message without an id may be a line of a log: a server that logs to its standard output would
+        # write the next line about our error response, and so on. A server must always send an error response (JSON-RPC
+        # 2.0, section 5).
         return request_id is not None or not self._is_client
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None, hold: Hold | None) -> tuple[Event, ...]:
@@ -498,10 +500,10 @@ class Peer:
             text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
             protest = self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
             ids = [item.id for item in batch.items if isinstance(item, (Response, ErrorResponse))]
-            # The responses in it count as lost: their calls would otherwise wait for others that never come.
+            # The responses in the batch count as lost: their calls would otherwise wait for others that never come.
             return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)
-        # The response to a batch is a batch. The count starts at one, so that refusals given on the spot don't complete
-        # it before the whole batch has been read; the last `close_one` below takes that one back.
+        # The response to a batch is a batch. The count starts at one, so that immediate refusals don't complete the
+        # response before the whole batch has been read; the last `close_one` below subtracts that one.
         answers = BatchInProgress(1)
         events: list[Event] = []
         faults = self.faults
@@ -521,7 +523,7 @@ class Peer:
                 events += self.receive(item)
         if (complete := answers.close_one(None)) is not None:
             events.append(Reply(complete))
-        self.faults = min(self.faults, faults + 1)  # it is one message
+        self.faults = min(self.faults, faults + 1)  # a batch is one message
         return tuple(events)
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -532,7 +534,7 @@ class Peer:
         Returns:
             Our requests that will never get a response, to be settled with an error.
         """
-        # The peer's requests run on: it may have closed only its sending side, and read the responses.
+        # The peer's requests keep running: it may have closed only its sending side, and still read the responses.
         self._deaf = True
         outgoing = list(self._outgoing.values())
         for request in outgoing:
@@ -540,12 +542,12 @@ class Peer:
         return outgoing
 
     def close(self) -> tuple[list[OutgoingRequest], list[IncomingRequest]]:
-        """Close: nothing goes in or out any more.
+        """Close the link: nothing is received or sent any more.
 
         Returns:
             Our requests, to be settled with an error, and the peer's running ones, whose scopes are to be cancelled.
         """
-        # From here on `receive` returns no events: what still arrives is dropped.
+        # From here on `receive` returns no events: messages that still arrive are dropped.
         self.closed = True
         outgoing = self.end_of_input()
         incoming = list(self._incoming.values())

@@ -35,8 +35,8 @@ Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
-# It is an enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be
-# the default.
+# The default is the member of an enum, because type checkers narrow `is` comparisons with it. None means "no limit", so
+# it can't be the default.
 class _Default(enum.Enum):
     USE_SESSION = "the session's"
 
@@ -60,7 +60,7 @@ class CallLimits(TypedDict, total=False):
             notification, in order; all these calls are done before the call returns. An exception that it raises is
             raised by the call, and the request is cancelled.
         retry: Whether the request may be sent again if its way fails before the response has come, and it is not known
-            whether the server has done it. Used only by a list of ways to a server (`FailoverParameters`).
+            whether the server has acted on it. Used only with a list of ways to a server (`FailoverParameters`).
         urgent: Whether the request overtakes other requests and notifications that wait to be sent.
     """
 
@@ -85,7 +85,7 @@ class Limits:
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
-        """Merge the limits of a call with those of its session.
+        """Return the limits of a call, with those of its session where the call sets none.
 
         Raises:
             TypeError: If a limit is not a number.
@@ -120,18 +120,18 @@ class Limits:
         return self.on_progress is not None or self.reset_on_progress
 
     wants_scope: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether the call needs a cancel scope: it wants progress, or has to ask for room by itself."""
+    """Whether the call needs a cancel scope: it wants progress, or has to wait for urgent room by itself."""
 
     @wants_scope.default
     def _wants_scope(self) -> bool:
         return self.wants_progress or self.urgent
 
     def deadline(self, started: float, now: float) -> float:
-        """Return the time at which a call times out, as a `Stopwatch` counts it.
+        """Return the time at which a call times out, on the clock of a `Stopwatch`.
 
         Args:
             started: When the call started, on the same clock.
-            now: When it last heard from the peer.
+            now: When the call last heard from the peer.
         """
         deadline = inf if self.timeout is None else now + self.timeout
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
@@ -142,7 +142,7 @@ UNLIMITED = Limits(None, None, False, None)
 
 
 # Bounds for the progress of one call that a slow callback has not taken yet; a peer could fill the memory without them.
-# Chosen: no callback needs to see more. The oldest is dropped first, since each later one supersedes it.
+# Chosen: no callback needs to see more. The oldest is dropped first, since each later report supersedes it.
 MAX_PENDING_PROGRESS = 256
 MAX_PENDING_PROGRESS_BYTES = 1024 * 1024
 
@@ -155,7 +155,7 @@ class Call:
 
     Attributes:
         outcome: The result, the peer's error, or the exception to raise; None until the outcome is known.
-        behind: The place of the outcome among the notices; None if none of them waited as it arrived.
+        behind: The place of the outcome among the notices; None if no notice was waiting when it arrived.
     """
 
     __slots__ = ("_bytes", "_progress", "_task", "behind", "outcome")
@@ -163,7 +163,7 @@ class Call:
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
         self.behind: Delivery | None = None
-        # The queue is made with the first progress: most calls have none.
+        # The queue is created with the first progress: most calls have none.
         self._progress: deque[tuple[dict[str, Any], int]] | None = None
         self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
@@ -171,7 +171,7 @@ class Call:
     def settle(self, outcome: dict[str, Any] | ErrorData | Exception) -> None:
         """Store the outcome, and wake the caller."""
         self.outcome = outcome
-        # A task may be rescheduled only once until it waits again, so the first event takes it.
+        # A task may be rescheduled only once until it waits again, so the first event clears `_task`.
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -191,7 +191,7 @@ class Call:
             trio.lowlevel.reschedule(task)
 
     def take_progress(self) -> dict[str, Any] | None:
-        """Remove and return the oldest progress; None if all has been taken."""
+        """Remove and return the oldest progress; return None if all has been taken."""
         if not self._progress:
             return None
         params, size = self._progress.popleft()
@@ -201,7 +201,7 @@ class Call:
     async def wait(self) -> None:
         """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was.
 
-        If there is an outcome already, it is a checkpoint nevertheless.
+        Even if there is an outcome already, this is a checkpoint.
         """
         # A peer in this process may respond before the call begins to wait. The call must still be a checkpoint; a
         # cancellation can no longer undo it (rule 11 of docs/design.md).
@@ -212,14 +212,14 @@ class Call:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
-                # Otherwise the reader would wake a task that waits for something else by then.
+                # Otherwise the reader would later wake the task, which may then be waiting for something else.
                 self._task = None
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
 
 
-# Chosen: below this many entries, sweeping the heap of deadlines is not worth it.
+# Chosen: with fewer entries than this, sweeping the heap of deadlines is not worth it.
 MIN_CAPACITY = 64
 
 
@@ -229,7 +229,7 @@ class Deadlines:
     Args:
         peer: The requests in flight.
         spawn: Starts the task that watches, which runs only while there are deadlines.
-        stopwatch: The clock that they are on.
+        stopwatch: The clock of the deadlines.
     """
 
     # A cancel scope for each call instead would cost as much as the rest of the call.
@@ -239,7 +239,7 @@ class Deadlines:
         self._spawn = spawn
         self._stopwatch = stopwatch
         self._watched = False
-        # The heap has ids: requests would keep the arguments and results of calls that have long returned.
+        # The heap contains ids: requests would keep the arguments and results of calls that returned long ago.
         self._heap: list[tuple[float, RequestId]] = []
         self._capacity = MIN_CAPACITY
         self._alarm: TimeLimit | None = None
@@ -250,7 +250,7 @@ class Deadlines:
         heapq.heappush(self._heap, (deadline, request_id))
         if len(self._heap) > self._capacity:
             # Drop settled requests, or a session with many short calls and a long timeout would keep them all. As the
-            # capacity doubles, a sweep costs a constant amount for each call.
+            # capacity doubles, the sweeps cost a constant amount for each call on average.
             self._heap = [entry for entry in self._heap if self._peer.pending(entry[1]) is not None]
             heapq.heapify(self._heap)
             self._capacity = max(MIN_CAPACITY, 2 * len(self._heap))
@@ -292,7 +292,7 @@ class Calls:
 
     Attributes:
         lost: The reason why calls can't be made any more; None while they can.
-        ended: Set when there is such a reason, and every call has been settled.
+        ended: Set when the calls are lost, and each of them has been settled.
         usual: The limits of calls that set none themselves.
     """
 
@@ -312,7 +312,7 @@ class Calls:
         self._deadlines = Deadlines(peer, spawn, self._stopwatch)
         self._spawn = spawn
         # The requests of calls that wait for room, in order. One task sends them: a call that waited for room itself
-        # would need a cancel scope for its timeout, and two more turns of the loop.
+        # would need a cancel scope for its timeout, and two more turns of the event loop.
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None
@@ -326,7 +326,7 @@ class Calls:
             raise another(self.lost)
 
     def lose(self, error: Exception) -> None:
-        """Fail every call, pending and future, with the first error given."""
+        """Fail every call, pending and future, with this error, or with that of an earlier `lose`."""
         if self.lost is None:
             self.lost = error
         for request in self._peer.end_of_input():
@@ -345,7 +345,7 @@ class Calls:
 
         Args:
             method: The method's name.
-            params: The parameters as they go out.
+            params: The parameters as they are sent.
             limits: The limits and the progress callback.
             opened: Called with the request when it has its id, before it is sent.
             related: The peer's request in the course of which this one is sent.
@@ -365,7 +365,7 @@ class Calls:
         reason: str | None = None
         try:
             if not limits.wants_scope and not stopwatch.stopped:
-                # This is the common case. Time can run out only in `wait`, so `Deadlines` can end the call by an
+                # This is the common case. Time can run out only in `wait`, so `Deadlines` can end the call with an
                 # outcome.
                 if limits.patience != inf:
                     self._deadlines.add(counted + limits.patience, outgoing.request.id)
@@ -410,7 +410,7 @@ class Calls:
     async def _send_unsent(self) -> None:
         while self._unsent:
             await self._sink.room()
-            # There is room for one, at least. Callers may have left meanwhile, or the session may have been closed.
+            # There is room for at least one message. Calls may have ended meanwhile, or the session been closed.
             more = True
             while self._unsent and more:
                 message, outgoing = self._unsent.pop(next(iter(self._unsent)))
@@ -456,8 +456,8 @@ class Calls:
 
     def _abandon(self, outgoing: OutgoingRequest, reason: str | None, related: RequestId | None) -> None:
         """Tell the peer that a request is cancelled, without waiting."""
-        # A caller on its way out must not depend on a peer that may not be reading (rule 2 of docs/design.md). There is
-        # no notice for a request that has not left yet, or that must not be cancelled (initialize).
+        # A call that is ending must not depend on a peer that may not be reading (rule 2 of docs/design.md). There is
+        # no notice for a request that has not been sent yet, or that must not be cancelled (initialize).
         self._unsent.pop(outgoing.request.id, None)
         notice = self._peer.cancel(outgoing, reason)
         if notice is not None:
@@ -465,7 +465,7 @@ class Calls:
 
 
 def _timeout(method: str, limits: Limits, in_all: bool) -> RequestTimeout:
-    # If both limits have been reached, the total is named: it would not help to raise the other.
+    # If both limits have been reached, the error names the total: increasing the other limit would not help.
     if limits.timeout is None or in_all:
         assert limits.total_timeout is not None
         return RequestTimeout(method, limits.total_timeout, "total_timeout")
@@ -476,7 +476,7 @@ async def _failure(outcome: object) -> Exception:
     if isinstance(outcome, ErrorData):
         return McpError(outcome.code, outcome.message, outcome.data)
     assert isinstance(outcome, Exception)
-    # The scope that cancelled this task may have closed the session just before; then the cancellation counts.
+    # The scope that closed the session may also have cancelled this task; then the cancellation takes precedence.
     await trio.lowlevel.checkpoint_if_cancelled()
     return outcome
 

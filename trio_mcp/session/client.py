@@ -60,7 +60,7 @@ class ClientSession(BaseSession):
         on_notice: Called with each notification before the next message is read, so before the result of a request that
             arrived after it. It must not wait. A RemoteProtocolError that it raises is reported like any other fault of
             the server.
-        while_probing: Makes a context for each ``server/discover`` that finds out the server's era.
+        while_probing: Returns a context manager that surrounds each ``server/discover`` sent to find out the era.
         last_fault: The last fault of the server that belongs to no request.
     """
 
@@ -89,7 +89,7 @@ class ClientSession(BaseSession):
 
     @property
     def server(self) -> ServerDeclaration:
-        """The server's declaration of itself.
+        """The declaration that the server has made of itself.
 
         Raises:
             LocalProtocolError: If the session is not open yet.
@@ -111,7 +111,7 @@ class ClientSession(BaseSession):
             timeout: Seconds to wait for the response.
 
         Raises:
-            NegotiationError: If the server chooses a revision that this client does not speak.
+            NegotiationError: If the server chooses a revision that this client does not support.
             McpError: If the server refuses the handshake.
         """
         check_choice("revision", revision, LEGACY_REVISIONS)
@@ -122,7 +122,7 @@ class ClientSession(BaseSession):
             "clientInfo": self._client_info,
         }
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
-        # This comes before the notification: as soon as the server has that, its first request may arrive.
+        # The session is opened before the notification is sent: the server's first request may follow at once.
         self._open(None, server)
         try:
             await self.send_notification("notifications/initialized")
@@ -140,12 +140,12 @@ class ClientSession(BaseSession):
             timeout: Seconds to wait for the response.
 
         Raises:
-            NegotiationError: If the server serves no modern revision that this client speaks.
-            McpError: If the server refuses, for example because it does not know ``server/discover``.
+            NegotiationError: If the server serves no modern revision that this client supports.
+            McpError: If the server refuses, for example because it has no method ``server/discover``.
         """
         check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
-        # The revision counts from here on: a client of the modern era responds to no requests.
+        # The revision applies from here on: a client of the modern era responds to no requests.
         self._peer.revision = revision
         try:
             supported, server = await self._probe(revision, timeout)
@@ -158,18 +158,19 @@ class ClientSession(BaseSession):
         return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
 
     async def negotiate(self, *, handshake_first: bool = False, timeout: Limit = USE_SESSION) -> ServerDeclaration:
-        """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
+        """Open the session in the newest era that the server supports (`basic/transports/stdio`, Backward
+        Compatibility).
 
-        Sends ``server/discover`` first. Without a modern response within ``probe_timeout`` of the options the server
-        is assumed to be a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429,
-        500) is an error.
+        Sends ``server/discover`` first. If there is no modern response within the options' ``probe_timeout``, the
+        server is assumed to be a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401,
+        429, 500) is an error.
 
         Args:
             handshake_first: Whether to begin with the handshake, for a server that is known to be a legacy one.
             timeout: Seconds to wait for the response to the handshake.
 
         Raises:
-            NegotiationError: If there is no revision that both sides speak.
+            NegotiationError: If there is no revision that both sides support.
             McpError: If the server refuses the handshake.
             HttpError: If the HTTP response is an error that proves neither era.
         """
@@ -182,8 +183,8 @@ class ClientSession(BaseSession):
             try:
                 supported, server = await self._probe(revision, self.options.calls.probe_timeout)
             except (RequestTimeout, HttpError) as exc:
-                # Some legacy servers never respond to a request that they don't know. Any other trouble with HTTP says
-                # nothing about the server's era, so the handshake would only hide it.
+                # Some legacy servers never respond to a request with an unknown method. Any other trouble with HTTP
+                # says nothing about the server's era, so the handshake would only hide it.
                 if isinstance(exc, HttpError) and exc.trouble != "not_modern":
                     raise
                 supported, server = list(LEGACY_REVISIONS), None
@@ -195,9 +196,9 @@ class ClientSession(BaseSession):
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
             if chosen is None:
                 break
-            # This may be the revision just refused; but the server lists it as supported, so it is tried once more.
+            # The server may just have refused this very revision; but it lists it as supported, so it is tried again.
             revision = chosen
-        # A modern error may have listed what the server serves; the handshake needs a legacy revision among that.
+        # A modern response may have listed the server's revisions; the handshake needs a legacy one among them.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
             served = ", ".join(each[:100] for each in supported[:20]) or "no revision that it names"
             text = ", but refuses it" if modern_choice(supported) else "; this client speaks none of these"
@@ -205,7 +206,7 @@ class ClientSession(BaseSession):
         try:
             return await self.initialize(timeout=timeout)
         except McpError as exc:
-            # The probe may have timed out although the server is modern. Then its error says so, and we ask again.
+            # The probe may have timed out although the server is modern. Then this error says so, and we ask again.
             if (named := supported_by(exc)) is None or modern_choice(named) is None:
                 raise
         return await self.discover(timeout=timeout)
@@ -214,7 +215,7 @@ class ClientSession(BaseSession):
         params = self._modern_era(revision).request_params(None)
         with self.while_probing():
             answer = read_discover_result(await self.send_request("server/discover", params, timeout=timeout))
-        # A legacy server may give any response to an unknown method: only the right form proves a modern one.
+        # A legacy server may give any response to an unknown method: only a valid result proves that it is modern.
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
@@ -259,7 +260,7 @@ class ClientSession(BaseSession):
             method: The method.
             params: Its parameters.
             opened: Called with the request once it has its id, before it is sent.
-            limits: By default none: the request may stay open as long as it likes.
+            limits: By default none: the request may stay open without limit.
 
         Errors and cancellation are those of `BaseSession.send_request`.
         """
@@ -277,7 +278,8 @@ class ClientSession(BaseSession):
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
         """Run a function in a task that ends with the session; return False if the session has ended.
 
-        It is for work that outlives the block it comes from, such as telling the server that a subscription has ended.
+        This is for work that outlives the block it comes from, such as telling the server that a subscription has
+        ended.
         """
         if self.closed or self._nursery is None:
             return False
@@ -285,9 +287,9 @@ class ClientSession(BaseSession):
         return True
 
     async def raise_loss(self) -> NoReturn:
-        """Wait until the session can make no more calls, then raise what every call would raise.
+        """Wait until the session can make no more calls, then raise the exception that every call would raise.
 
-        It is for a task that depends on the session while no call is under way, such as one that waits for
+        This is for a task that depends on the session while no call is under way, such as one that waits for
         notifications: `wait_closed` returns only later, and without the reason.
         """
         await self._calls.ended.wait()
@@ -309,7 +311,7 @@ class ClientSession(BaseSession):
             try:
                 self.on_notice(notification)
             except RemoteProtocolError as exc:
-                # A notification out of order is reported, and costs nothing else.
+                # A notification out of order is reported, and has no other effect.
                 self._notices.put(exc)
 
     def _check_outgoing(self, method: str) -> None:
@@ -319,7 +321,7 @@ class ClientSession(BaseSession):
             return
         spec = method_spec(self._server.revision, method)
         if spec is None or "client" not in spec.senders:
-            # A method that no revision defines is an application's own, and goes out as it is.
+            # A method that no revision defines is an application's own, and is not checked.
             if is_spec_method(method):
                 raise LocalProtocolError(
                     f"{method!r} is not a method of revision {self._server.revision} that a client may send"

@@ -40,7 +40,7 @@ class RequestContext:
         request = incoming.request
         self._incoming: IncomingRequest = incoming
         self._sink = sink
-        # This is below every number, so that the first report is sent whatever its value.
+        # This is less than every number, so that the first report is sent whatever its value.
         self._reported = -math.inf
         self.client: ClientDeclaration | None = None
         self.method: str = request.method
@@ -128,7 +128,7 @@ class RequestContext:
             check_number(name, value)
             if not math.isfinite(value):  # JSON has no such number
                 raise ValueError(f"{name} must be finite, got {value!r}")
-        # The token is looked at afterwards: a report that the peer did not ask for is a checkpoint as well
+        # The token is looked up afterwards: a report that the peer did not ask for must be a checkpoint as well
         # (docs/design.md, rule 11).
         await trio.lowlevel.checkpoint()
         token = self.meta.get("progressToken")
@@ -147,11 +147,11 @@ class RequestContext:
 
 
 incoming_of: Callable[[RequestContext], IncomingRequest] = attrgetter("_incoming")
-"""Return the request in flight that a context belongs to; a function, as it is for sessions and not for handlers."""
+"""Return the request in flight that a context belongs to; a function, not a method, as handlers must not use it."""
 
 
 class RequestHooks(Protocol):
-    """The hooks by which the owner of a session handles requests."""
+    """The hooks with which the owner of a session handles requests."""
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         """Return the context for the handler of a request."""
@@ -219,8 +219,8 @@ async def run_handler(
         except Exception as exc:
             failure = exc
         except BaseExceptionGroup as group:
-            # A nursery in the handler was cancelled together with the session, and one of its tasks failed on the
-            # way out. The group as a whole would bring the session's nursery down, so only Cancelled goes on.
+            # A nursery in the handler was cancelled together with the session, and one of its tasks failed while it
+            # was ending. The group as a whole would make the session's nursery fail, so only Cancelled is raised.
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
@@ -230,7 +230,7 @@ async def run_handler(
             return
         if not incoming.cancelled:
             await answer(incoming, hooks.error_for(failure, context))
-        elif not isinstance(failure, McpError):  # an McpError stands for a response, which the peer no longer wants
+        elif not isinstance(failure, McpError):  # an McpError is a response, which the peer no longer wants
             logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
     finally:
         if watched:
@@ -241,7 +241,7 @@ async def run_handler(
 class Handlers:
     """The running handlers of one link, each in its own task and cancel scope.
 
-    A session has these and its `Calls`. A single modern request over HTTP needs neither.
+    A session has a `Handlers` and a `Calls`. A single modern request over HTTP needs neither.
 
     Args:
         peer: The requests in flight.
@@ -271,7 +271,7 @@ class Handlers:
 
     def start(self, incoming: IncomingRequest) -> None:
         """Start the handler of a request. If the request needs none, start the next one in the queue."""
-        # This is a loop, not recursion: the queue may hold a thousand requests that are all refused at once.
+        # This is a loop, not recursion: the queue may contain a thousand requests that are all refused at once.
         successor: IncomingRequest | None = incoming
         while successor is not None:
             context = self.begin(successor)
@@ -295,12 +295,12 @@ class Handlers:
         context, answer = begin(incoming, self._hooks)
         if answer is None:
             return context
-        # It is None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
+        # The message is None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))
-        # The cancellation came before the request. No task of a handler will end, so the sink learns here that nothing
-        # is owed.
+        # The cancellation came before the request. No handler will run, so the sink is told here that there will be no
+        # response.
         else:
             self._sink.release(incoming.request.id)
         return None
@@ -315,7 +315,7 @@ class Handlers:
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink
-        # This is asked first, since `room` is a coroutine, and there nearly always is room.
+        # `has_room` is tested first, since `room` is a coroutine, and there nearly always is room.
         if not sink.has_room:
             await sink.room()
         message = self._peer.answer(incoming, answer)
@@ -324,7 +324,7 @@ class Handlers:
 
     def _free(self, incoming: IncomingRequest) -> None:
         successor = self._peer.finished(incoming)
-        # Over HTTP a stream ends when nothing is owed on it any more, so the sink must know.
+        # Over HTTP a stream ends when no response is due on it any more, so the sink must be told.
         if not incoming.answered:
             self._sink.release(incoming.request.id)
         if successor is not None:
@@ -339,7 +339,7 @@ class Handlers:
         await self.wait_for(lambda: not self._peer.running_count)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition that can become true only as the last handler ends, or that of a lasting request."""
+        """Wait for a condition that can become true only when the last handler ends, or that of a lasting request."""
         await trio.lowlevel.checkpoint()
         while not condition():
             await self._idle.park()
@@ -349,6 +349,6 @@ def error_for(exc: Exception, method: str) -> ErrorData:
     """Return the error to send for an exception that a handler raised; log all but `McpError`."""
     if isinstance(exc, McpError):
         return ErrorData(exc.code, exc.message, exc.data)
-    # The peer is not told the details: an exception may hold secrets, such as paths or credentials.
+    # The peer is not told the details: an exception may contain secrets, such as paths or credentials.
     logger.error("the handler of %r failed", method, exc_info=exc)
     return ErrorData(INTERNAL_ERROR, f"internal error in {method!r}")

@@ -27,7 +27,7 @@ _SYNC_HOOK = validator(check_hook, sync=True)
 
 
 def _result_types(given: Collection[str]) -> frozenset[str]:
-    # A string is a collection of strings, too, but never the one that was meant.
+    # A string is a collection of strings, too, but passing one is always a mistake.
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"result_types must be a list of strings, got {given!r}")
     return frozenset(given)
@@ -54,8 +54,8 @@ class CallOptions:
         total_timeout: How many seconds a call may take in all; progress never extends them. None sets no such limit.
         reset_on_progress: Whether progress restarts ``timeout``.
         connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together.
-            With None, the default, they are 30, or as many as ``timeout`` has, if that is less and the client has a
-            single way to its server.
+            With None, the default, the limit is 30 seconds, or ``timeout`` if that is less and the client has a single
+            way to its server.
         probe_timeout: How many seconds to wait for the response that shows the server's era; a server that stays silent
             counts as a legacy one. A `Client` waits for at most half of the time that it has to connect.
         result_types: The values of ``resultType`` that the client's extensions add; a result of an unknown type is an
@@ -67,7 +67,7 @@ class CallOptions:
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
     connect_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
-    # Chosen: a server that speaks takes far less to respond.
+    # Chosen: a server that responds at all takes far less time.
     probe_timeout: float = attrs.field(default=5.0, validator=_WAIT)
     result_types: frozenset[str] = attrs.field(default=(), converter=_result_types)
 
@@ -85,7 +85,7 @@ def log_slow_request(record: RequestRecord) -> None:
 
 @attrs.frozen(kw_only=True)
 class HandlerOptions:
-    """Options for incoming requests: how much of what the peer sends may be under way at once.
+    """Options for incoming requests and notifications: how many of them may be under way at once.
 
     Attributes:
         max_running_requests: How many of the peer's requests run at once.
@@ -97,8 +97,8 @@ class HandlerOptions:
             single message may have more.
         drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
         urgent: Which of the peer's requests and notifications overtake others that wait here: the names of methods, or
-            a sync function that takes the `Request` or `Notification` and returns whether it is urgent. Its exceptions
-            are logged, and count as no.
+            a sync function that takes the `Request` or `Notification` and returns whether it is urgent. An exception
+            that it raises is logged, and the message is not urgent.
     """
 
     # All chosen: more than a well-behaved peer has in flight, but not enough for a hostile one to exhaust the memory.
@@ -113,7 +113,7 @@ class HandlerOptions:
         """Return whether a message from the peer is urgent."""
         if not callable(self.urgent):
             return message.method in self.urgent
-        # The session's reader calls it: a faulty function must not end the session.
+        # The session's reader calls the function: a faulty one must not end the session.
         try:
             return bool(self.urgent(message))
         except Exception:
@@ -123,13 +123,13 @@ class HandlerOptions:
 
 @attrs.frozen(kw_only=True)
 class SessionOptions:
-    """The options of both directions of a session, and those that they share.
+    """The options of a session: those of each direction, and those that both share.
 
     Attributes:
         calls: Options for outgoing requests.
         handlers: Options for incoming requests.
         max_outgoing_messages: How many messages wait for the link before their senders have to wait.
-        close_grace: How many seconds a close waits for messages that were handed over before it.
+        close_grace: How many seconds closing waits for messages that were handed over before.
         on_request: Called with the record of each completed request. It must be a sync function, and must not block.
         alert_threshold: Requests that took at least this many seconds also go to ``on_alert``, except
             ``subscriptions/listen``, which is meant to last. None disables alerts.
@@ -142,10 +142,10 @@ class SessionOptions:
     handlers: HandlerOptions = attrs.field(
         factory=HandlerOptions, validator=attrs.validators.instance_of(HandlerOptions)
     )
-    # Chosen: a burst fits in, and a sender that is faster than its link soon has to wait for it.
+    # Chosen: enough for a burst, but a sender that is faster than its link soon has to wait.
     max_outgoing_messages: int = attrs.field(default=128, validator=_COUNT)
-    # Chosen: enough for what was handed over just before the close, and the most by which a peer that does not read
-    # delays it.
+    # Chosen: enough to send messages that were handed over just before the close. A peer that does not read delays the
+    # close by this time.
     close_grace: float = attrs.field(default=1.0, validator=_GRACE)
     on_request: Callable[[RequestRecord], object] | None = attrs.field(default=None, validator=_SYNC_HOOK)
     alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)
@@ -155,7 +155,7 @@ class SessionOptions:
     )
 
     watched: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether there is a hook to make records for."""
+    """Whether there is a hook that gets records."""
 
     @watched.default
     def _watched(self) -> bool:

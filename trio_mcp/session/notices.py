@@ -18,16 +18,16 @@ from trio_mcp.session.limits import HandlerOptions
 __all__ = ["DELIVERY_TIME", "Delivery", "Notices"]
 
 DELIVERY_TIME: Final = 1.0
-"""How many seconds a call waits, once it has its response, for the callbacks of what arrived before the response.
+"""How many seconds a call waits, once it has its response, for the callbacks of notices that arrived before it.
 
 Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs delays each
-call by no more than people put up with.
+call by no more than people tolerate.
 """
 
-# How many notices are handled before other tasks get to run; as for messages (`BURST` in direct_channel.py).
+# The number of notices that are handled before other tasks get to run, as for messages (`BURST` in direct_channel.py).
 BURST = 64
 
-# The mark of the notice whose callback the current task runs, or by which it was started.
+# The mark of a notice: the current task runs its callback, or was started by that callback.
 _CAUSE: ContextVar[object] = ContextVar("trio_mcp_notice", default=None)
 
 
@@ -75,8 +75,8 @@ class Delivery:
         task = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            # It does not raise: the response is there, and would be lost (rule 11 of docs/design.md). Whatever wants to
-            # cancel the task does so at its next checkpoint.
+            # The wait ends without raising: the response is there, and would be lost (rule 11 of docs/design.md). The
+            # cancellation takes effect at the task's next checkpoint.
             self._tasks.remove(task)
             trio.lowlevel.reschedule(task)
             return trio.lowlevel.Abort.FAILED
@@ -91,8 +91,8 @@ class Notices:
 
     Args:
         hooks: The handlers.
-        options: How many notices wait here, and how many bytes they may have together; beyond that they are dropped,
-            with a warning in the log. A single one may have more bytes. Also, which of them overtake others.
+        options: How many notices may wait here, and how many bytes they may have together (beyond that they are
+            dropped, with a warning in the log; a single notice may be larger); and which of them overtake others.
         spawn: Starts the task that calls the handlers, which runs only while there are notices.
 
     Attributes:
@@ -111,8 +111,8 @@ class Notices:
         self._spawn = spawn
         self._waiting: MessageQueue[_Notice | Delivery] = MessageQueue()
         self._count = 0  # of the notices that wait, without the places of responses
-        self._last: Delivery | None = None  # the place behind the newest notice, if a response has it
-        self._cause: object = None  # marks the tasks of the callback that runs
+        self._last: Delivery | None = None  # the place after the newest notice, if a response has taken it
+        self._cause: object = None  # marks the tasks of the callback that is running
         self.handling = False
         self._overrun = False
 
@@ -122,13 +122,13 @@ class Notices:
     def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
         """Queue a notice, without waiting; keep its hold until it has been handled."""
         size = _size_of(notice)
-        # A notice larger than the limit is accepted if there is no other, or it could never be.
+        # A notice larger than the limit is accepted if there is no other one: otherwise it never could be.
         too_large = self._bytes and self._bytes + size > self._options.max_incoming_bytes
         if self._count < self._options.max_pending_notifications and not too_large:
             self._overrun = False
             urgent = isinstance(notice, Notification) and self._options.is_urgent(notice)
             self._waiting.put((notice, hold), notice, urgent)
-            # A response that arrives from now on belongs behind this notice: it must not share an older place.
+            # A response that arrives from now on belongs after this notice: it must not share an older place.
             self._last = None
             self._count += 1
             self._bytes += size
@@ -158,14 +158,14 @@ class Notices:
 
     def clear(self) -> None:
         """Drop all notices that wait."""
-        # They are taken one by one, to release their holds, and the calls that wait.
+        # The notices are taken one by one, to release their holds and the calls that wait for them.
         while (next := self._next()) is not None:
             self._settle(*next)
 
     def _next(self) -> _Notice | None:
         """Take the next notice, and release the calls whose places come before it."""
         while isinstance(next := self._waiting.take(), Delivery):
-            # No later response may share it.
+            # No later response may share this place.
             if self._last is next:
                 self._last = None
             next.reach()
@@ -182,8 +182,8 @@ class Notices:
         handled = 0
         while (next := self._next()) is not None:
             notice, hold = next
-            # Each notice has a new mark: a task that an earlier callback has started may still run, and its calls can
-            # wait.
+            # Each notice has a new mark: a task that was started by an earlier callback may still be running, and its
+            # calls may wait.
             self._cause = object()
             _CAUSE.set(self._cause)
             try:
@@ -192,8 +192,8 @@ class Notices:
                 else:
                     await self._hooks.received_error(notice)
             except RemoteProtocolError as exc:
-                # A handler blames the peer: pass that to `on_error`, unless `on_error` itself raised it, as that would
-                # never end.
+                # A handler blames the peer: pass the error to `on_error`, unless `on_error` itself raised it, as that
+                # would never end.
                 if isinstance(notice, Notification):
                     self.put(exc)
                 else:
@@ -202,15 +202,15 @@ class Notices:
                 logger.exception("the handler of %s failed", notice)
             finally:
                 self._cause = None
-                # This is done even if the callback was cancelled with its session: the hold counts for the endpoint,
-                # which goes on.
+                # This is done even if the callback was cancelled with its session: the hold belongs to the endpoint,
+                # which keeps running.
                 self._settle(notice, hold)
             handled += 1
             # A checkpoint after each notice would keep calls waiting.
             if handled % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # There was no checkpoint since the queue was found empty: a notice put in between would find a task that ends
-        # without it.
+        # There was no checkpoint since the queue was found empty, so no notice can have been added in between, which
+        # this task would not handle.
         self.handling = False
 
 

@@ -1,8 +1,8 @@
 """The queue of outgoing messages: two bounded lanes, and the one task that hands messages to the link.
 
-Control messages (cancellations, responses given at once) overtake bulk, and handing one over never waits. Senders of
-bulk wait for room, so a peer that does not read slows down only those who write to it. Within bulk, urgent messages
-overtake others, and have room of their own.
+Control messages (cancellations, and responses sent without a handler) overtake bulk, and handing one over never waits.
+Senders of bulk wait for room, so a peer that does not read slows down only those who write to it. Within bulk, urgent
+messages overtake others, and have room of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Outbox:
         max_control: How many control messages wait here before new ones are dropped.
     """
 
-    # max_control is chosen: more than a well-behaved peer ever leaves unread, so beyond it responses can be dropped.
+    # The value of max_control is chosen: a well-behaved peer never leaves more unread, so beyond it, responses can be
+    # dropped.
     def __init__(
         self,
         channel: trio.abc.SendChannel[SessionMessage],
@@ -85,8 +86,8 @@ class Outbox:
         # This is a loop, because a sender that did not have to wait may take the place first.
         while not (len(lane) < self._max_bulk or self._broken):
             await senders.park()
-        # A sender whose message goes straight to the link leaves no entry whose removal would wake the next sender.
-        # So each one that wakes up wakes one more.
+        # A message that goes straight to the link has no entry whose removal would wake the next sender. So each sender
+        # that wakes up wakes one more.
         senders.unpark()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
@@ -123,7 +124,7 @@ class Outbox:
 
     def _start_writer(self) -> None:
         if not self._has_writer:
-            # This is set here, because the task starts later, and another message before that would start a second one.
+            # This is set here, because the task starts later, and another message before that would start another task.
             self._has_writer = True
             self._spawn(self._write)
 
@@ -136,7 +137,7 @@ class Outbox:
             return False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.give_up()
-            return True  # dropped, as the peer is gone: the reader finds that out itself, and settles the call
+            return True  # dropped, as the peer is gone: the reader notices that itself, and settles the call
         if type(owner) is OutgoingRequest:
             owner.sent = True  # from now on the peer has to be told of a cancellation
         return True
@@ -161,7 +162,7 @@ class Outbox:
         self._drained.unpark_all()
 
     def _next(self) -> _Entry | None:
-        # Control messages are always worth sending: a cancellation, or a response that the peer is owed.
+        # Control messages are always worth sending: each is a cancellation, or a response that is due to the peer.
         if self._control:
             return self._control.popleft()
         before = len(self._bulk.plain), len(self._bulk.urgent)
@@ -171,8 +172,8 @@ class Outbox:
         return entry
 
     def give_up(self) -> None:
-        """Drop what is queued and all later messages, and wake up all tasks that wait here."""
-        # Nothing raises: senders learn from the session why the link is gone.
+        """Drop all messages, queued and later ones, and wake up all tasks that wait here."""
+        # No method raises then: senders learn from the session why the link is gone.
         self._broken = True
         self._bulk.clear()
         self._control.clear()
@@ -192,8 +193,8 @@ class Outbox:
 
 
 def _worth_sending(entry: _Entry) -> bool:
-    # A request that its caller has cancelled, or a message about a request that the peer has cancelled, has become
-    # pointless while it waited.
+    # A request that its caller has given up, or a message about a request that the peer has cancelled, became pointless
+    # while it waited.
     _, owner = entry
     if type(owner) is OutgoingRequest:
         return not owner.settled

@@ -69,8 +69,8 @@ class ServerSession(BaseSession):
         self._peer.revision = revision
 
     def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
-        """Return the response to ``initialize``, the first request of a session that is fed, without sending it."""
-        # Over HTTP the response decides whether the session is kept, and goes out with its id in a header.
+        """Return the response to ``initialize``, the first request of a session without a link, without sending it."""
+        # Over HTTP the response decides whether the session is kept, and is sent with the session's id in a header.
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)
         answers: list[Any] = []
@@ -86,7 +86,7 @@ class ServerSession(BaseSession):
         Raises:
             McpError: To refuse the request.
         """
-        # The handler's task would be too late: the request behind initialize must already see its effect.
+        # The handler's task would be too late: the next request after initialize must already see its effect.
         negotiation, request = self._negotiation, incoming_of(context).request
         if request.method == "initialize":
             result = negotiation.initialize(request)
@@ -96,23 +96,23 @@ class ServerSession(BaseSession):
             return result
         if request.method == "ping" and not context.meta and negotiation.session is None:
             return {}  # a legacy client may ping before the handshake is complete (`basic/lifecycle`)
-        if context.client is None:  # otherwise it is a modern request over HTTP, which has been judged already
+        if context.client is None:  # otherwise this is a modern request over HTTP, whose declaration has been read
             context.client = negotiation.declaration(request)
         if request.method == "server/discover":
             return self.identity.discover(context.client)
         return {} if request.method == "ping" else None
 
     def _opened(self) -> None:
-        """Do what follows the handshake: a hook, called when `initialize` has its result but is not yet confirmed."""
+        """React to the handshake: a hook, called when ``initialize`` has its result, before the client confirms it."""
 
     def _note(self, notification: Notification) -> None:
-        # Before `initialize` it confirms nothing, and is ignored.
+        # Before ``initialize``, this notification confirms nothing, and is ignored.
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 
     def _check_outgoing(self, method: str) -> None:
         client = self.client
-        # A modern client takes only what belongs to one of its requests, which goes through the `RequestContext`.
+        # A modern client accepts only messages that belong to one of its requests; these go through `RequestContext`.
         if client is None:
             if not is_spec_method(method):
                 return
@@ -121,7 +121,7 @@ class ServerSession(BaseSession):
             )
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:
-            # A method that no revision defines is an application's own, and goes out as it is.
+            # A method that no revision defines is an application's own, and is not checked.
             if is_spec_method(method):
                 raise LocalProtocolError(
                     f"{method!r} is not a method of revision {client.revision} that a server may send"
@@ -132,7 +132,8 @@ class ServerSession(BaseSession):
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
-        # The client relies on what it was told, whatever the server can do now: tools may have been added since.
+        # The client relies on the capabilities that it was told, whatever the server has now: tools may have been added
+        # since.
         if (
             not spec.is_request
             and spec.server_capability

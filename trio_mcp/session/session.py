@@ -48,19 +48,19 @@ ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 MAX_FAULTS = 1000
-"""Faults of the peer in a row that end the session. Chosen: more than a server prints while it starts or as it fails,
-and a fraction of a second for two sides that respond to each other's errors."""
+"""How many faults of the peer in a row end the session. Chosen: more than the lines that a server prints when it starts
+or fails; two sides that respond to each other's errors reach this number in a fraction of a second."""
 
 MAX_LOGGED_FAULTS = 100
-"""Faults of one peer that are logged. Chosen: enough to see what is wrong; a peer must not be able to fill a disk."""
+"""How many faults of one peer are logged. Chosen: enough to see what is wrong, but too few to fill a disk."""
 
 
 class BaseSession(EnteredOnce):
     """One side of a conversation: requests in both directions over a pair of channels of `SessionMessage`.
 
-    An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. An
-    exception raised in the block leaves it as the same object. The loss of the link ends the session, never the block:
-    pending calls, and later ones, raise the cause.
+    An async context manager: its tasks run in a nursery of the block, and leaving the block ends them all. An exception
+    raised in the block leaves it as the same object. The loss of the link ends the session, never the block: pending
+    calls, and later ones, raise the cause.
 
     Args:
         read: Where messages come from; None for a session that gets them through `feed`.
@@ -86,7 +86,7 @@ class BaseSession(EnteredOnce):
         *,
         options: SessionOptions | None = None,
     ) -> None:
-        # This is checked here: the reader would fail later, in a task where the mistake is hard to find.
+        # The argument is checked here: the reader would fail later, in a task where the mistake is hard to find.
         if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
             raise TypeError(f"read must be a trio ReceiveChannel, got {type(read).__name__}")
         self.options = options = options or SessionOptions()
@@ -108,7 +108,7 @@ class BaseSession(EnteredOnce):
             max_queued=limits.max_queued_requests,
             max_bytes=limits.max_incoming_bytes,
             is_urgent=limits.is_urgent,
-            # A session that is fed its messages has no link to keep them in order.
+            # A session that gets its messages through `feed` has no link that keeps them in order.
             clock=trio.current_time if read is None else None,
             is_client=self._is_client,
         )
@@ -150,10 +150,10 @@ class BaseSession(EnteredOnce):
                 try:
                     await trio.sleep_forever()
                 finally:
-                    self._stopping = True  # before the nursery takes no more tasks
+                    self._stopping = True  # before the nursery refuses further tasks
         finally:
-            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled,
-            # so whatever a close would have settled is settled here.
+            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled, so
+            # everything that a close would have settled is settled here.
             self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.clear()
@@ -182,7 +182,8 @@ class BaseSession(EnteredOnce):
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
-            # `closing`, since a cancellation or Ctrl-C during the flush must neither leave the link open nor be lost.
+            # `closing` is used because a cancellation or Ctrl-C during the flush must not leave the link open, and must
+            # not be lost.
             async with closing(self._close_link):
                 with trio.move_on_after(self.options.close_grace):
                     await self._sink.flush()
@@ -197,12 +198,12 @@ class BaseSession(EnteredOnce):
             if self._nursery is not None:
                 self._nursery.cancel_scope.cancel("the session is closed")
 
-    # --- the lifetime of a session that is fed --------------------------------------------------------------------
+    # --- the lifetime of a session without a link -----------------------------------------------------------------
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Run the session's tasks in the given nursery, until `end`.
 
-        This replaces entering the session if it gets its messages through `feed`.
+        A session that gets its messages through `feed` is started with this instead of being entered.
         """
         # An idle session over HTTP has no reader task.
         self._nursery = nursery
@@ -225,7 +226,7 @@ class BaseSession(EnteredOnce):
     @property
     def busy(self) -> bool:
         """Whether a request from the peer is under way."""
-        # `running_count` is needed because a cancelled request is under way until its handler has ended.
+        # `running_count` is needed because a cancelled request remains under way until its handler has ended.
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
 
     def serves(self, request_id: RequestId) -> bool:
@@ -293,9 +294,9 @@ class BaseSession(EnteredOnce):
 
     async def _read_all(self, read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
         """Act on messages as they arrive, until the link ends."""
-        # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
-        # their writers would block each other forever.
-        # A `DirectReceiveChannel` has messages acted on in the sender's task; a channel of another class need not.
+        # The reader never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait
+        # for their writers would block each other forever.
+        # With a `DirectReceiveChannel`, messages are acted on in the sender's task; other channels lack `deliver_to`.
         deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = (
             None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
         )
@@ -312,8 +313,8 @@ class BaseSession(EnteredOnce):
 
     def _has_foreign_hooks(self) -> bool:
         """Return whether acting on a message calls a function that is not the library's own."""
-        # Messages are then acted on in the session's task. In memory, the sender's task is a caller of the peer, whose
-        # send must not run functions that a program has set here.
+        # If so, messages are acted on in the session's task. In memory, the sender's task is a caller of the peer, and
+        # sending must not run functions that a program has set on this side.
         urgent = self.options.handlers.urgent
         hooks = (self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None)
         # Some functions that are written in C have no module.
@@ -332,14 +333,14 @@ class BaseSession(EnteredOnce):
         """Act on an incoming message, without waiting.
 
         Args:
-            message: What the peer has sent.
+            message: The message from the peer.
             metadata: The transport's metadata for it.
-            hold: Kept until nothing of the message is under way any more.
+            hold: Kept until nothing that the message has started is under way any more.
 
         Raises:
-            LinkLostError: If it is the last of too many faults; the session must be ended.
+            LinkLostError: If the message is one fault too many; the session must then be ended.
         """
-        # This is a plain function, so one message takes its whole effect before the next one is looked at.
+        # This is a sync function, so one message takes its whole effect before the next one is processed.
         peer = self._peer
         if self.on_arrival is not None:
             metadata = self.on_arrival(message, metadata or {})
@@ -351,7 +352,7 @@ class BaseSession(EnteredOnce):
             match event:
                 case Settled():
                     waiter = event.outgoing.waiter
-                    # Messages that arrived earlier are still being handled: the call waits for that.
+                    # If messages that arrived earlier are still being handled, the call waits for that.
                     if self._notices.handling:
                         waiter.behind = self._notices.mark()
                     waiter.settle(event.outcome)
@@ -376,7 +377,7 @@ class BaseSession(EnteredOnce):
 
     def _reply(self, message: SessionMessage) -> None:
         taken = self._sink.put_control(message)
-        if not taken and not self._dropping:  # report it once, or a peer could fill the log
+        if not taken and not self._dropping:  # reported once, or a peer could fill the log
             self._notices.put(RemoteProtocolError("the peer is not reading; responses to it are being dropped"))
         self._dropping = not taken
 
@@ -420,7 +421,7 @@ class BaseSession(EnteredOnce):
     async def received_request(self, context: RequestContext) -> Any:
         """Handle one request, and return its result. Override this to handle all requests yourself.
 
-        It runs in a separate task, inside the request's cancel scope. The base class calls the handler added with
+        This runs in a separate task, inside the request's cancel scope. The base class calls the handler added with
         `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
         error response.
         """
@@ -438,8 +439,8 @@ class BaseSession(EnteredOnce):
     async def received_notification(self, notification: Notification) -> None:
         """Handle one notification. Override this; the base class ignores notifications.
 
-        Cancellations and progress don't come here. Notifications and errors come one at a time, in the order of
-        arrival.
+        Cancellations and progress are not passed to this method. Notifications and errors are handled one at a time, in
+        the order of arrival.
         """
 
     async def received_error(self, error: RemoteProtocolError) -> None:
@@ -458,7 +459,7 @@ class BaseSession(EnteredOnce):
         await call_back(on_error, error)
 
     def _note(self, notification: Notification) -> None:
-        """Look at a notification before any later message is processed; its handler runs afterwards."""
+        """Process a notification before any later message; a hook, after which the notification's handler runs."""
 
     def add_request_handler(
         self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None
@@ -536,7 +537,7 @@ class BaseSession(EnteredOnce):
             merged = Limits.of(self.options.calls, limits)
         if method not in self._allowed:
             self._check_outgoing(method)
-        # Plain data goes out as it is, without a copy: params may be large.
+        # Plain data is sent as it is, without a copy: params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")
         result = await self._call(method, plain, merged, related=related_request_id)
         return result if result_type is None else as_result(result, result_type, method)
@@ -592,7 +593,7 @@ class BaseSession(EnteredOnce):
 
 
 class LinkLostError(Exception):
-    """Raised by the function that acts on messages: the link is lost or useless, and nothing follows."""
+    """Raised by the function that acts on messages: the link is lost or useless, and no further messages are read."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(cause)
@@ -613,7 +614,7 @@ async def _deliver(read: trio.abc.ReceiveChannel[SessionMessage], take: Take) ->
     receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
     while True:
         take(await read.receive())
-        # Messages that have arrived meanwhile are taken, too: a checkpoint for each would cost more than the message.
+        # Messages that have arrived meanwhile are taken at once: a checkpoint would cost more than handling a message.
         for _ in range(0 if receive_nowait is None else BURST):
             try:
                 item = receive_nowait()  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""`Sink`, to which messages are written: by both directions of a session, and by a single HTTP exchange."""
+"""`Sink`, the destination of the messages that a session or a single HTTP exchange sends."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 
 __all__ = ["Owner", "SessionSink", "Sink"]
 
-# `Outbox` implements it for a link, the `StreamRouter` of a legacy session and the exchange of a modern POST for HTTP
-# (docs/design/sessions.md). A session doesn't know which one it has.
+# `Outbox` implements a sink for a link; for HTTP, the `StreamRouter` of a legacy session and the exchange of a modern
+# POST do (docs/design/sessions.md). A session doesn't know which of them it has.
 
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 """The request that a message belongs to; once the request is cancelled, the message need not be sent."""
 
 
 class Sink(Protocol):
-    """A destination for messages. No method raises when the link is lost: the owner learns of that from its reader."""
+    """A destination for messages. No method raises when the link is lost: the owner learns that from its reader."""
 
     @property
     def has_room(self) -> bool:
@@ -28,7 +28,7 @@ class Sink(Protocol):
 
         Args:
             related: The peer's request that the message belongs to; for sinks with a stream for each request.
-            urgent: Whether the message is urgent; for sinks that keep room for those.
+            urgent: Whether the message is urgent; for sinks that reserve room for urgent messages.
 
         Cancellation leaves everything as it was.
         """
@@ -54,7 +54,7 @@ class Sink(Protocol):
         """
 
 
-# It is checked at run time, to distinguish a sink from a channel where a session takes either.
+# The protocol is checked at run time, to distinguish a sink from a channel where a session takes either.
 @runtime_checkable
 class SessionSink(Sink, Protocol):
     """The sink of a whole session, which closes it when it ends."""
@@ -68,10 +68,10 @@ class SessionSink(Sink, Protocol):
         """Whether all messages have been passed on."""
 
     async def flush(self) -> None:
-        """Wait until all messages have been passed on, or none can be any more."""
+        """Wait until all messages have been passed on, or no message can be passed on any more."""
 
     def give_up(self) -> None:
-        """Drop what is queued and all later messages, and wake up all tasks that wait here."""
+        """Drop all messages, queued and later ones, and wake up all tasks that wait here."""
 
     async def aclose(self) -> None:
-        """Give up, and close the place that messages were passed on to."""
+        """Give up, and close the channel or the streams that messages were passed on to."""

@@ -17,11 +17,11 @@ class SessionStatistics:
         outgoing: The number of our requests that wait for their response.
         incoming: The number of the peer's requests, running or queued, without a response or a cancellation.
         running: The number of handlers that run, not counting ``subscriptions/listen``.
-        queued: The number of the peer's requests that wait for fewer handlers to run.
+        queued: The number of the peer's requests that wait until another handler has ended.
         listening: The number of the peer's ``subscriptions/listen`` requests that are open.
         bulk_waiting: The number of messages that wait for the link.
-        control_waiting: The number of messages that wait for the link and overtake those: cancellations, and responses
-            given at once.
+        control_waiting: The number of control messages, which wait for the link and overtake the others: cancellations,
+            and responses sent without a handler.
         flushed: Whether the link has accepted all messages: none waits, and none is being written.
         notices_waiting: The number of notifications and faults that wait for their handler.
         closed: Whether calls can't be made any more.

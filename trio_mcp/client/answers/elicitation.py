@@ -37,11 +37,11 @@ class ElicitationSource:
 
     Args:
         callback: Takes the parameters of each request, and returns the answer.
-        modes: The kinds that it handles.
+        modes: The modes that it handles.
 
     Raises:
         TypeError: If the callback is not callable.
-        ValueError: If there is no such mode, or none is given.
+        ValueError: If a mode does not exist, or the collection is empty.
     """
 
     def __init__(self, callback: ElicitationCallback, modes: Collection[ElicitationMode] = MODES) -> None:
@@ -66,11 +66,11 @@ class ElicitationSource:
         Raises:
             RemoteProtocolError: If the server may not ask this.
         """
-        # Without a mode it is a form: earlier revisions had no other, and for later ones it is the default
-        # (`client/elicitation`).
+        # A request without a mode is for a form: earlier revisions had no other mode, and in later ones it is the
+        # default (`client/elicitation`).
         mode: ElicitationMode = params.mode or "form"
         declared = self.capability(revision)
-        # An empty declaration means forms, as it does for the server.
+        # An empty declaration means forms, for the server as well.
         if declared is None or mode not in (declared or ("form",)):
             raise RemoteProtocolError(f"this client does not support elicitation by {mode}", INVALID_PARAMS)
         if isinstance(params, ElicitRequestURLParams):
@@ -90,7 +90,7 @@ class ElicitationSource:
         if given.action != "accept":
             return answer
         content = as_json(dict(given.content or {}), "the answer")
-        # The server can't check the content, so that of a form is checked here; a page has none.
+        # The content of a form is checked before it is sent; a page has no content.
         if form is not None:
             answer["content"] = _checked(form, content)
         elif content:

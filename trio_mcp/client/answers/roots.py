@@ -39,7 +39,7 @@ class RootsSource:
 
     @staticmethod
     def checked(roots: Roots) -> Callable[[], Awaitable[RootList] | RootList] | list[Root]:
-        """Check roots for `set`; raise what the constructor raises."""
+        """Check roots, and return them as `set` takes them; raise what the constructor raises."""
         return roots if callable(roots) else _as_roots(roots)
 
     def set(self, checked: Callable[[], Awaitable[RootList] | RootList] | list[Root]) -> None:
@@ -58,7 +58,7 @@ class RootsSource:
 
     async def _list(self) -> dict[str, Any]:
         roots = self._roots
-        # A callback's roots are checked each time, as it may return others.
+        # A callback's roots are checked each time, as it may return different ones.
         known = _as_roots(await call_back(roots)) if callable(roots) else roots
         return ListRootsResult(roots=known).to_wire()
 

@@ -23,7 +23,7 @@ SamplingFeature = Literal["tools", "context"]
 FEATURES: tuple[SamplingFeature, ...] = ("tools", "context")
 
 UNNAMED_MODEL = "unknown"
-"""The model named in an answer that is just a text; the field is required."""
+"""The name given for the model when the callback returns just a string; the field is required."""
 
 SamplingAnswer: TypeAlias = CreateMessageResult | Mapping[str, Any] | str
 SamplingCallback: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[SamplingAnswer] | SamplingAnswer]
@@ -38,7 +38,7 @@ class SamplingSource:
 
     Raises:
         TypeError: If the callback is not callable.
-        ValueError: If there is no such feature.
+        ValueError: If a feature does not exist.
     """
 
     def __init__(self, callback: SamplingCallback, features: Collection[SamplingFeature] = ()) -> None:
@@ -104,4 +104,4 @@ def _result(given: object) -> CreateMessageResult:
             return CreateMessageResult.from_wire(dict(given))
         except ValidationError as exc:
             raise ValueError(f"the sampling callback returned an invalid CreateMessageResult: {brief(exc)}") from None
-    raise TypeError(f"the sampling callback must return a CreateMessageResult or a text, got {type(given).__name__}")
+    raise TypeError(f"the sampling callback must return a CreateMessageResult or a string, got {type(given).__name__}")

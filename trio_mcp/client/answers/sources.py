@@ -1,7 +1,7 @@
 """A client's answers to a server: the callback behind each method, the same in both eras.
 
-In the legacy era the server asks by a request, in the modern era in a result that asks for input. In both it names a
-method and parameters, and gets the same answer.
+In the legacy era the server asks with a request, in the modern era with a result that asks for input. In both eras the
+server names a method and parameters, and gets the same answer.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def _checked_roots(roots: Roots | None) -> Callable[[], Awaitable[RootList] | Ro
 
 @attrs.frozen(kw_only=True)
 class Answers:
-    """A client's answers to a server's questions. A kind without an answer is not declared, so no server asks for it.
+    """A client's answers to a server's questions. The client declares only the kinds that it answers.
 
     Attributes:
         elicitation: Called, sync or async, when the server asks the user something, with `ElicitRequestFormParams` or
             `ElicitRequestURLParams`. Returns an `ElicitResult`; or the content of an accepted form, as a mapping or
             model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. The form's defaults are filled
             in, and content that does not match the form is not sent.
-        elicitation_modes: The kinds that this callback handles: ``"form"``, ``"url"`` or both.
+        elicitation_modes: The modes that this callback handles: ``"form"``, ``"url"`` or both.
         sampling: Called, sync or async, when the server asks the client's language model, with
-            `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a text. To refuse, raise
+            `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a string. To refuse, raise
             ``McpError(-1, "…")``.
         sampling_features: What this callback supports beyond plain messages: ``"tools"``, ``"context"``.
         roots: The directories and files that the server may work in: each a `Root`, a `pathlib.Path` or a ``file://``
@@ -70,7 +70,7 @@ class Answers:
     max_input_rounds: int = attrs.field(default=10, validator=validator(check_count))
 
     def __attrs_post_init__(self) -> None:
-        # The object is thrown away: it raises now, where the answers are written, if one of them is invalid.
+        # The object is discarded: an invalid answer is refused here, where the program creates the answers.
         InputSources(self)
 
 
@@ -81,7 +81,7 @@ class _Source(Protocol):
 
 
 class InputSources:
-    """The answers as one client gives them: to one server, and with roots that it may change."""
+    """The answers of one client to its server; the client may replace its roots."""
 
     def __init__(self, answers: Answers) -> None:
         self._sources: dict[str, _Source] = {}
@@ -131,7 +131,7 @@ class InputSources:
         return source.prepare(message.params, plain, revision)
 
     def attach(self, session: ClientSession) -> None:
-        """Respond to the requests of a server of the legacy era."""
+        """Make a session respond to the questions of a server of the legacy era."""
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:

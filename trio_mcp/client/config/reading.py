@@ -1,4 +1,4 @@
-"""The files in which hosts list their servers: ``mcpServers`` and its relatives."""
+"""The files in which hosts list their servers: ``mcpServers`` and similar formats."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["Config", "ConfigSource", "Configured", "MakeAuth", "load_config", "load_members", "read_config"]
 
 MakeAuth: TypeAlias = Callable[[object], Auth]
-"""Makes an ``auth=`` of the ``"auth"`` in an entry, or raises `ValueError`."""
+"""Makes an ``auth=`` from the ``"auth"`` in an entry, or raises `ValueError`."""
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 Configured: TypeAlias = StdioServerParameters | HttpServerParameters | FailoverParameters | str
 """A target for a `Client`, as a configuration describes it; a string is the URL of a socket."""
 
-# The name of Claude Desktop comes first; most hosts use it.
+# Claude Desktop's key comes first; most hosts use it.
 TABLES = ("mcpServers", "servers", "context_servers", "extensions")
 """The keys under which hosts list their servers; the others are those of VS Code, Zed and Goose."""
 
 Kind: TypeAlias = HttpKind | Literal["socket"]
 
-# Hosts spell them differently.
+# Hosts spell the types differently.
 TYPES: dict[str, Kind | None] = {
     "stdio": None,
     "http": "http",
@@ -61,7 +61,7 @@ PROCESS_KEYS = ("command", "args", "env", "envFile", "cwd")
 URL_KEYS = ("url", "headers", "auth")
 KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "enabled", "failover")
 
-# These are the names of Gemini CLI, of Windsurf, and of some libraries. Those of Goose count only in its own table, as
+# The first are names of Gemini CLI, Windsurf and some libraries. Goose's names are accepted only in its own table;
 # elsewhere they are mistakes.
 OTHER_NAMES = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}
 GOOSE_NAMES = {"cmd": "command", "envs": "env", "uri": "url"}
@@ -77,12 +77,12 @@ HOST_KEYS = (
 """Keys of a server's entry that are ignored."""
 
 AUTH_KEYS = ("authProviderType", "env_keys", "headersHelper", "oauth", "targetAudience", "targetServiceAccount")
-"""Keys that are ignored with a warning: a host sends something because of them, which is missing here."""
+"""Keys that are ignored with a warning: they make a host provide credentials, which are missing here."""
 
-# Goose's types of extensions that are a part of it.
+# Goose's types of extensions that are part of Goose itself.
 BUILT_IN = ("builtin", "frontend", "inline_python", "platform")
 
-# The types in the words of JSON, for messages.
+# JSON's names for the types, for messages.
 KINDS = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
 
@@ -106,8 +106,8 @@ def load_config(
             "input:key": …}``.
 
     Raises:
-        ConfigError: If the configuration is invalid, or has no enabled server of a name in ``only``. It lists every
-            problem, with file, line and server.
+        ConfigError: If the configuration is invalid, or a name in ``only`` is not that of an enabled server. The error
+            lists every problem, with file, line and server.
     """
     config = read_config(source, environ=environ, variables=variables)
     # A string is a collection of strings too, but meant as one name.
@@ -142,12 +142,12 @@ def load_members(
 
 
 def _fail(error: ConfigError) -> NoReturn:
-    # The error is a new one each time: a group puts the server's name on what it catches.
+    # A new error is raised each time: a group sets the server's name on the errors that it catches.
     raise ConfigError(error.source, error.problems)
 
 
 def _auth_of(settings: object) -> Auth:
-    # It is imported by name: this room lies below that of authorization, and most configurations need none.
+    # The module is imported by name: this package is in a layer below authorization, which few configurations need.
     made: Auth = importlib.import_module("trio_mcp.auth.client.settings").auth_of(settings)
     return made
 
@@ -159,7 +159,7 @@ def read_config(
     variables: Mapping[str, str] | None = None,
     make_auth: MakeAuth = _auth_of,
 ) -> Config:
-    """Read a configuration without judging its servers.
+    """Read a configuration without checking its servers.
 
     Arguments and errors are those of `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
     """
@@ -172,8 +172,8 @@ def read_config(
     name = os.fspath(source)
     if name.endswith((".yaml", ".yml")):
         instead = "name the server's own file, or parse the YAML yourself and pass the mapping to load_config()"
-        raise ConfigError(name, (f"{name}: YAML is not read: {instead}",))
-    # Any file may have comments, as hosts differ in which of their files may have them.
+        raise ConfigError(name, (f"{name}: YAML is not supported: {instead}",))
+    # Comments are accepted in every file, because hosts differ in where they accept them.
     text = without_comments(_text_of(name))
     try:
         content, places = parsed(text)
@@ -196,12 +196,12 @@ def _text_of(name: str) -> str:
 
 
 class Config:
-    """A configuration whose servers are judged one by one.
+    """A configuration whose servers are checked one by one.
 
     Args:
         source: Its name, for messages.
         content: Its content.
-        places: Where its values are.
+        places: The positions of its values in the file.
         environ: As in `load_config`.
         variables: As in `load_config`.
         folder: The folder of its file.
@@ -212,8 +212,8 @@ class Config:
         table: The key under which it lists its servers.
         names: The servers that are not disabled, in the order of the file.
         environ: The argument.
-        variables: The argument, and those that are known without it.
-        folder: Where a relative path begins.
+        variables: The argument, and the variables that are known without it.
+        folder: The folder that relative paths start from.
         make_auth: The argument.
         places: The argument.
 
@@ -238,7 +238,7 @@ class Config:
         self._entries: Mapping[Any, object] = content[self.table]
         if any(path == (self.table,) for path, _ in places.repeated):
             raise self.error((self.table,), "the key appears twice")
-        # An editor's own folder lies in that of the workspace.
+        # An editor's own folder is inside the workspace's folder.
         workspace = folder.parent if folder is not None and folder.name in (".cursor", ".vscode") else None
         known = {"pathSeparator": os.sep, "/": os.sep}
         with contextlib.suppress(RuntimeError):  # a user without a home, as in some containers
@@ -251,7 +251,7 @@ class Config:
         self.folder = Path(self.variables.get("workspaceFolder") or folder or ".")
         names = [name for name, entry in self._entries.items() if not _is_off(entry)]
         self.names = tuple(sorted(names, key=lambda name: places.line((self.table, name)) or 0))
-        # They are kept by server, as a file may have thousands of servers and of repeated keys.
+        # Repeated keys are grouped by server, as a file may have thousands of servers and of repeated keys.
         self._repeated: dict[Any, list[tuple[Place, int]]] = {}
         for each, line in places.repeated:
             if each[0] == self.table:
@@ -263,10 +263,11 @@ class Config:
         return ", ".join(map(str, self.names)) or "none"
 
     def target(self, name: str) -> Configured:
-        """Return how to reach a server, and log what is unclear about its entry.
+        """Return the target for a server, and log warnings about its entry.
 
         Raises:
-            ConfigError: If its entry is invalid, or there is no enabled server of that name. It lists every problem.
+            ConfigError: If its entry is invalid, or there is no enabled server of that name. The error lists every
+                problem.
         """
         if name not in self._entries or _is_off(self._entries[name]):
             meant = did_you_mean(name, map(str, self.names)) or f"; its servers are: {self.listed}"
@@ -290,11 +291,11 @@ class Config:
         return found
 
     def error(self, path: tuple[Any, ...], text: str) -> ConfigError:
-        """Return an error about a place."""
+        """Return an error about a value of the configuration."""
         return ConfigError(self.source, (self.said(path, text)[1],))
 
     def said(self, path: tuple[Any, ...], text: str) -> tuple[int, str]:
-        """Return the line of a place, and a sentence about it with the place in front."""
+        """Return the line of a value (0 if unknown), and a message about it that begins with its place."""
         line = self.places.line(path)
         place = self.source if line is None else f"{self.source}:{line}"
         return line or 0, f"{place}: {_where(path)}{text}"
@@ -323,7 +324,7 @@ def _defaults(inputs: object) -> dict[str, str]:
 
 
 def _is_off(entry: object) -> bool:
-    """Return whether an entry is disabled, or for a server that only its host can start."""
+    """Return whether an entry is disabled, or describes a server that only its host can start."""
     if not isinstance(entry, Mapping):
         return False
     if entry.get("disabled") is True or entry.get("enabled") is False or entry.get("type") in BUILT_IN:
@@ -353,7 +354,7 @@ class _Judge:
         if not isinstance(entry, Mapping):
             self.problem(path, f"must be an object, not {_kind(entry)}")
             return None
-        # The switches come first: an entry that is switched off may lack its variables, or be half written.
+        # The switches are read first: an entry that is switched off may be incomplete, or lack its variables.
         switches = [self._of(bool, path, entry, key) for key in ("disabled", "enabled")]
         if switches[0] or switches[1] is False:
             return None
@@ -387,7 +388,7 @@ class _Judge:
         by_url = self._goes_by_url(path, entry)
         misplaced = PROCESS_KEYS if by_url else URL_KEYS
         for key in misplaced:
-            # An empty value says nothing: some hosts write all keys.
+            # An empty value is accepted, because some hosts write every key.
             if by_url is not None and entry.get(key) not in (None, {}, [], ""):
                 self.problem((*path, key), f"not allowed for a server with {'a url' if by_url else 'a command'}")
         # Types are checked first: `_filled` treats everything that is neither a list nor an object as a string.
@@ -407,15 +408,15 @@ class _Judge:
         try:
             if "auth" in filled:
                 plain["auth"] = filled["auth"] = self._config.make_auth(filled["auth"])
-        except (ValueError, ImportError) as exc:  # its text has no values; ImportError: an extra is not installed
+        except (ValueError, ImportError) as exc:  # the text shows no values; ImportError: an extra is not installed
             self.problem((*path, "auth"), str(exc))
             return None
         try:
             return _made(filled, kind)
         except (TypeError, ValueError):
             text = "not valid once its variables are filled in"
-        # The text of the error might show a value. So the target is made again without the values: usually they are not
-        # the fault.
+        # The text of that error might show a value. So the target is made again without filling in the variables:
+        # usually their values are not the cause.
         try:
             _made(plain, kind)
         except (TypeError, ValueError) as exc:
@@ -490,7 +491,7 @@ class _Judge:
         return len(self.problems) == before
 
     def _check_auth(self, path: tuple[Any, ...], value: object) -> None:
-        # This checks only that its variables can be filled in: what belongs in it is not known here.
+        # This checks only that variables can be filled in: this module does not know what the object must contain.
         values = value.values() if isinstance(value, Mapping) else [value]
         flat = [each for one in values for each in (one if isinstance(one, list) else [one])]
         if not isinstance(value, (str, dict)) or not all(isinstance(each, str) for each in flat):
@@ -518,14 +519,14 @@ class _Judge:
         if "${input:" in value:
             others = {key: each for key, each in self._config.variables.items() if not key.startswith("input:")}
             text = FilledText(text, expand(value, self._config.environ, others)[0])
-        # Gemini CLI fills it in, most others don't.
+        # Gemini CLI fills in a variable without braces, most other hosts don't.
         if value[:1] == "$" and value[1:].isidentifier():
             self._warn(path, "a '$' without braces is not filled in; write ${NAME}")
         return text
 
 
 def _made(settings: dict[str, Any], kind: Kind | None) -> StdioServerParameters | HttpServerParameters | str:
-    """Return the parameters of a server. They raise if a value is invalid."""
+    """Return the parameters of a server. Their constructors raise if a value is invalid."""
     if kind is None:
         return StdioServerParameters(**settings)
     if kind != "socket":
@@ -547,7 +548,7 @@ def _where(path: tuple[Any, ...]) -> str:
 
 
 def _shown(key: object) -> str:
-    """Return a key for a message, which may end on a terminal."""
+    """Return a key for a message, which may be shown on a terminal."""
     return str(key) if str(key).isprintable() else repr(key)
 
 

@@ -13,10 +13,10 @@ from trio_mcp import _attrs as attrs
 __all__ = ["LARGEST", "Place", "Places", "locate", "parsed", "read_regular", "without_comments"]
 
 LARGEST = 10_000_000
-"""Bytes that a configuration may have (chosen: some hosts keep more in theirs than servers)."""
+"""The largest size of a configuration, in bytes. Chosen: some hosts keep more in the file than their servers."""
 
 DEEPEST = 8
-"""How deep keys and values are located (chosen): a server's settings lie within six."""
+"""The depth down to which keys and values are located. Chosen: a server's settings are within six levels."""
 
 
 def read_regular(path: Path, most: int = LARGEST) -> bytes:
@@ -36,7 +36,7 @@ def read_regular(path: Path, most: int = LARGEST) -> bytes:
     return content
 
 
-# The end of a string, or of a comment, is optional: otherwise each quote of a text without end would be tried again.
+# The end of a string, or of a comment, is optional: otherwise a text with many unclosed ones would take quadratic time.
 _STRING = r'"(?:[^"\\]|\\.)*"?'
 _COMMENTS = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[]}])", re.DOTALL)
@@ -83,7 +83,7 @@ class Places:
     Attributes:
         lines: The line of each key and each item of an array, counted from 1.
         spans: The offsets at which each value begins and ends.
-        repeated: The path and line of each key that its object already has.
+        repeated: The path and line of each key that occurs earlier in the same object.
     """
 
     lines: dict[Place, int] = attrs.field(factory=dict)
@@ -108,7 +108,7 @@ class _Container:
 
 
 def locate(text: str) -> Places:
-    """Find every key and every value, down to a depth.
+    """Find every key and every value, down to `DEEPEST` levels.
 
     Args:
         text: Valid JSON: a parser has accepted it, so that one regular expression for tokens is enough.
@@ -134,7 +134,7 @@ def locate(text: str) -> Places:
         elif mark == ":":
             pass
         elif inner is not None and inner.is_object and inner.expects_key:
-            # The key is decoded: to a parser, its spellings with and without escapes are the same.
+            # The key is decoded: to a parser, its spellings with and without escapes are the same key.
             key = json.loads(mark)
             inner.key, inner.expects_key = key, False
             path = (*inner.path, key)[: DEEPEST + 1]
@@ -145,10 +145,10 @@ def locate(text: str) -> Places:
             if len(path) <= DEEPEST:
                 places.lines[path] = line  # the line of the last one, which json.loads keeps
         else:
-            # Deeper values have the path of what contains them: with paths of their own, a file of a megabyte could
-            # fill gigabytes.
+            # Deeper values share the path of their container: with paths of their own, a file of one megabyte could
+            # take gigabytes of memory.
             path = () if inner is None else (*inner.path, inner.key)[: DEEPEST + 1]
-            # Keys have their line already, and it is the better place for a message than that of the value.
+            # A key's line is recorded already, and is a better place for a message than the line of its value.
             if len(path) <= DEEPEST:
                 places.lines.setdefault(path, line)
             if mark in "{[":

@@ -11,7 +11,7 @@ from trio_mcp.client.config.text import read_regular
 
 __all__ = ["HOST_VARIABLES", "expand", "read_env_file"]
 
-# The brace is optional: otherwise each beginning of a text without end would be tried again.
+# The closing brace is optional: otherwise a text with many unclosed references would take quadratic time.
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 # The names that POSIX shells accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -25,12 +25,12 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
     """Fill in variables, once: a value that is filled in is not expanded again.
 
-    As in a shell, a default counts if the variable is not set or empty.
+    As in a shell, a default is used if the variable is not set or empty.
 
     Args:
         text: The text.
         environ: The environment variables: ``${NAME}`` and ``${env:NAME}``.
-        variables: The others, such as ``${workspaceFolder}`` and ``${input:key}``. They come first.
+        variables: The others, such as ``${workspaceFolder}`` and ``${input:key}``. They take precedence.
 
     Returns:
         The expanded text, and the problems found.
@@ -49,7 +49,8 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
             return found or default
         if found is not None:
             return found
-        # It becomes a problem, not an empty text: a server without its token would fail later, and less clearly.
+        # A missing value is a problem, not an empty string: a server without its token would fail later, and less
+        # clearly.
         if is_plain:
             problems.append(f"the variable {plain} is not set; set it, or give a default: ${{{plain}:-default}}")
         elif name in HOST_VARIABLES or (":" in name and plain == name):
@@ -64,9 +65,9 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
 
 
 LARGEST_ENV_FILE = 1_000_000
-"""Bytes that a file of variables may have (chosen)."""
+"""The largest size of a file of variables, in bytes. Chosen."""
 
-# The syntax of dotenv: a value may stand in quotes, and then extend over several lines.
+# The syntax of dotenv: a value may be in quotes, and then extend over several lines.
 _VARIABLE = re.compile(
     r"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"
     r"""(?:'(?P<raw>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)"|(?P<bare>[^'"#\r\n][^#\r\n]*)?)"""
@@ -82,7 +83,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is too large, or not in this form. The text shows no value, as it may be secret.
+        ValueError: If it is too large, or not in this form. The error shows no values, as they may be secret.
     """
     content = read_regular(path, LARGEST_ENV_FILE)
     try:
@@ -93,7 +94,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     at = 0
     while at < len(text):
         if found := _SKIPPED.match(text, at):
-            # This also skips the rest of a line behind a variable.
+            # This also skips the rest of a line after a variable.
             at = found.end()
             continue
         found = _VARIABLE.match(text, at)

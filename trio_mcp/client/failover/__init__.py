@@ -1,1 +1,1 @@
-"""Several ways to one server: the best that works carries the session, and the next takes over when it fails."""
+"""Several ways to one server: the best one that works carries the session, and if it fails, the next takes over."""

@@ -17,7 +17,7 @@ class Carrier:
     Args:
         place: The place of its way in the list; 0 is the best.
         name: The name of its way.
-        link: Its I/O.
+        link: The I/O of the link.
 
     Attributes:
         in_flight: The session's requests that the link was given, by id, until they get a response or are cancelled.
@@ -27,14 +27,14 @@ class Carrier:
         own: Our own requests that wait for their outcome, and those outcomes; the session sees neither.
         received: How many valid messages have come.
         garbage: How many of the last messages in a row were invalid.
-        opened_here: Whether we have opened the session here ourselves, and the server has been told that it is open.
+        opened_here: Whether we have opened the session here ourselves, and have told the server that it is open.
         lost: Why the link can't be used any more; None while it can.
-        left: Why it must carry no more, although it still works; None if there is no such reason.
+        left: Why the link must carry no more requests, although it still works; None if there is no such reason.
         blamed: The last failure of a call since the link gave a sign of life; None if no call has failed since.
-        failed: How many times in a row calls have failed on the link and it gave a sign of life after that.
-        failing: Whether it was left because of that.
+        failed: How many times in a row calls have failed on the link, each followed by a sign of life from it.
+        failing: Whether the link was left because of such failures.
         suspected: Whether an exchange failed in a way that puts the whole link in doubt.
-        flushing: Whether requests are being repeated on it; nothing else may be sent meanwhile.
+        flushing: Whether requests are being repeated on the link; nothing else may be sent meanwhile.
     """
 
     def __init__(self, place: int, name: str, link: OpenLink) -> None:

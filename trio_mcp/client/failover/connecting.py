@@ -1,4 +1,4 @@
-"""A way to the server, and its task: it connects when it is wanted, opens the session, proves itself, and carries."""
+"""A way to the server, and its task, which connects when needed, opens the session, and watches over the link."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 __all__ = ["Way"]
 
 WINDOW: Final = 16
-"""Requests that restore a session, under way at once. Chosen: fewer than a link buffers, so sending does not wait."""
+"""How many requests that restore a session are under way at once. Chosen: fewer than a link buffers, so that sending
+them does not wait."""
 
 LATE: Final = 1.0
-"""Seconds by which a deadline may be overrun. Beyond that this process itself was held up, and no peer is to blame."""
+"""Seconds by which a deadline may be overrun. Beyond that, this process itself was delayed, and no peer is to blame."""
 
 STEPS: Final = 8
 """How many parts the wait for the very first response is divided into (chosen)."""
 
 MOST_DOUBLINGS: Final = 4
-"""How many times at most a way's proving time, or the time of an attempt, is doubled (chosen)."""
+"""How many times a way's proving time is doubled at most; also bounds the exponent of an attempt's time. Chosen."""
 
 MOST_TIME: Final = 4
-"""How many times `attempt_timeout` an attempt gets at most. Chosen: one that hangs must not hold up the next."""
+"""The longest time of an attempt, in multiples of `attempt_timeout`. Chosen: one that hangs must not delay the next."""
 
 
 class Way:
@@ -104,7 +105,7 @@ class Way:
     # --- when it is tried ------------------------------------------------------------------------------------------
 
     def _start_at(self) -> float:
-        """Return when to connect, as things stand."""
+        """Return when to connect, as far as is known now."""
         carrier = self._router.ways.carrier
         if carrier is not None:
             return self.retry_at if self.place < carrier.place else math.inf
@@ -117,7 +118,7 @@ class Way:
         return at
 
     async def run(self) -> None:
-        """Connect whenever this way is wanted, until the session ends."""
+        """Connect whenever this way is needed, until the session ends."""
         router = self._router
         while router.ways.phase < Phase.FAILED:
             if (start := self._start_at()) > self._watch.time():
@@ -128,10 +129,10 @@ class Way:
             router.notify()
 
     def stop(self) -> None:
-        """Give up an attempt to connect; a link that carries, or has carried, is left as usual."""
+        """Give up an attempt to connect; a link that carries, or has carried, is closed gracefully."""
         if self._use is not None:
-            # `work` lies within the block of the link, which is then left without a cancellation, so that the transport
-            # can close as usual and send the last messages.
+            # `work` is inside the block of the link, which is then left without a cancellation, so that the transport
+            # can close gracefully and send the last messages.
             scope = self._use.work if self.state in ("carrying", "draining") else self._use.scope
             scope.cancel("the block has ended")
 
@@ -149,19 +150,19 @@ class Way:
             with use.scope:
                 async with self._connect() as link:
                     await use.run(link)
-        # A transport of the application may raise anything, and whatever it raises must cost this way alone.
+        # A transport of the application may raise anything, and its exceptions must affect this way alone.
         except Exception as exc:
             cause = exc
         finally:
             self.state, self.attempt_since, self._use = "idle", None, None
         carrier = use.carrier
-        # These two come first: leaving the block of a broken link may raise an error that says less.
+        # These two causes take precedence: leaving the block of a broken link may raise an error that says less.
         if carrier is not None and carrier.lost is not None:
             cause = carrier.lost
         elif carrier is not None and carrier.left is not None:
             cause = carrier.left
-        # The loss of the link cancels the scope as well. Without it, the scope has reached its deadline, or the whole
-        # block has ended, and then the cause doesn't matter.
+        # The loss of the link cancels the scope as well. Without a loss, the scope has reached its deadline, or the
+        # whole block has ended, and then the cause doesn't matter.
         elif use.scope.cancelled_caught:
             cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
         if carrier is not None:
@@ -176,10 +177,10 @@ class Way:
     def _note_failure(self, cause: Exception, use: _Use) -> None:
         self.state, self.cause = "failed", cause
         now, lasted = self._watch.time(), use.carried_for()
-        # A way on which calls have failed proves nothing by carrying for long.
+        # A way on which calls have failed proves nothing by carrying the session for long.
         if lasted >= self._settings.settle and not self.doubted:
             self._failures = self._relapses = 0
-        # This counts only after a return: a way that carried because no other did has taken the session from no other.
+        # A relapse counts only after a return: a way that carried because no other did took the session from no other.
         elif use.proven:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
@@ -194,7 +195,7 @@ class Way:
 
     @property
     def settle(self) -> float:
-        """Seconds for which it has to prove itself now."""
+        """The number of seconds for which the way now has to prove itself."""
         return float(self._settings.settle * 2**self._relapses)
 
 
@@ -209,7 +210,7 @@ class _Use:
         watch: The clock of all times.
 
     Attributes:
-        work: Surrounds the time in which it carries and drains; cancelled to leave the link as usual.
+        work: Surrounds the time in which it carries and drains; cancelled to close the link gracefully.
         scope: Surrounds all of it. Its deadline is that of the opening, and is lifted when the link can carry.
         carrier: The link; None before it is open.
         refused: Whether the server there is not the one that the session was opened with.
@@ -239,12 +240,12 @@ class _Use:
         """Use the link as long as it is needed."""
         ways, way = self._ways, self._way
         carrier = self.carrier = Carrier(way.place, way.name, OpenLink(link, self.scope))
-        # This comes before the link can carry: from now on, the session's reader waits so that another link can wake
-        # it.
+        # The link is listed before it can carry: from now on, the session's reader waits in such a way that another
+        # link can wake it.
         ways.open[carrier] = None
         if not await self._prepare(carrier):
             return
-        # Another way works, so one more call that fails is enough to go back to that.
+        # Another way works, so one more failed call is enough to go back to it.
         if way.doubted and self.proven:
             carrier.failed = MAX_FAILED - 1
         # The state is set before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
@@ -272,19 +273,19 @@ class _Use:
             return ways.carrier is not None and remembered.server is None and not ways.closing
 
         if negotiating():
-            # It has connected, but can't open the session before another link has agreed on one.
+            # The way has connected, but can't open the session before it has been negotiated on another link.
             self.scope.deadline = math.inf
             await self._read_while(carrier, negotiating)
         if remembered.server is not None:
             self.scope.deadline = self._watch.time() + self._limit
             await self._open_session(carrier)
-        while True:  # noqa: ASYNC913 - a round that does not return proves or restores
+        while True:  # noqa: ASYNC913 - a round that does not return waits for proof or restores
             if ways.carrier is not None:
                 self.scope.deadline = math.inf
                 if not await self._prove(carrier, began):
                     return False
             if carrier.opened_here:
-                # This comes as late as possible, as the session may have subscribed to more meanwhile.
+                # Restoring comes as late as possible, as the session may have subscribed to more meanwhile.
                 self.scope.deadline = self._watch.time() + self._limit
                 await self._restore(carrier)
             # Restoring waits, and meanwhile another link may have taken over, or begun to drain.
@@ -294,7 +295,7 @@ class _Use:
                 return not ways.closing
 
     async def _prove(self, carrier: Carrier, began: float) -> bool:
-        """Wait until the link has worked for a while, or nothing better is left; return False if it is of no use."""
+        """Wait until the link has worked for a while, or no link carries; return False if it is of no use any more."""
         ways, settings = self._ways, self._settings
         self._way.state, self._way.attempt_since = "proving", None
         while not ways.closing:
@@ -304,7 +305,7 @@ class _Use:
             if current.place <= carrier.place:
                 return False
             ready = began + self._way.settle
-            # One link drains at a time, so that there are never more than two with calls on them.
+            # Only one link drains at a time, so that no more than two links ever have calls.
             if self._watch.time() >= ready and ways.draining is None:
                 self.proven = True
                 return True
@@ -315,7 +316,7 @@ class _Use:
                 return ways.carrier is current and not ways.closing
 
             await self._read_while(carrier, unchanged, self._watch.time() + min(settings.check_after, pause))
-            # The link is asked at the end of the time as well: silence alone does not prove that it works.
+            # The link is also asked at the end of the proving time: silence alone does not prove that it works.
             if ways.carrier is current:
                 await self._ask_for_life(carrier)
         return False
@@ -324,7 +325,7 @@ class _Use:
         """Ask a link that does not carry for a sign of life.
 
         Raises:
-            TransportError: If it gives none, or says that it takes no requests.
+            TransportError: If the link gives none, or its server says that it is shutting down.
         """
         with self._watch.limit(self._settings.check_timeout) as limit:
             try:
@@ -332,7 +333,7 @@ class _Use:
             except McpError as exc:
                 # Any other error is a sign of life as well.
                 if _says_ending(exc):
-                    # This cause tells `_drain` that the server still works, and is not silent.
+                    # From this cause, `_drain` sees that the server still responds.
                     raise TransportError(exc.message) from exc
         if limit.cancelled_caught:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
@@ -349,7 +350,7 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
-            # A server that shuts down may be the right one, so the application need not hear of it.
+            # A server that is shutting down may be the right one, so this is not reported to the application.
             self.refused = not _says_ending(exc)
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
@@ -358,8 +359,8 @@ class _Use:
             self.refused = True
             raise
         if not remembered.modern:
-            # The session has sent this notification on its first link only, but it is due after each `initialize`
-            # (`basic/lifecycle`).
+            # The session has sent this notification on its first link only, but the server expects it after each
+            # `initialize` (`basic/lifecycle`).
             await self._router.hand_over(carrier, SessionMessage(Notification(INITIALIZED)))
         carrier.opened_here = True
 
@@ -415,7 +416,7 @@ class _Use:
                     self._ways.lose(carrier, TransportError(f"the server closed the link{detail(exc)}"))
                     await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
             pause, link.pause = link.pause, None
-            # `cancel_called` would not do: it is also true if a message came just before, which would be lost.
+            # `cancel_called` is not enough: it is also true if a message came just before, which would be lost.
             if not pause.cancelled_caught:
                 await self._router.pass_on(carrier, item)
                 del item  # a long one would stay in memory until the next one
@@ -433,7 +434,7 @@ class _Use:
             due = carrier.suspected or (silent and self._watch.time() >= check_at)
             if due:
                 await self._check(carrier)
-            # This follows the check: a link in doubt has to give a sign of life before anything is tried on it again.
+            # The check comes first: a link in doubt has to give a sign of life before anything is tried on it again.
             if due or carrier.flushing:
                 until = self._watch.time() + self._traffic.pause
                 while ways.carrier is carrier and self._watch.time() < until:
@@ -453,22 +454,22 @@ class _Use:
             if carrier.flushing:
                 await self._router.flush(carrier)
             now = self._watch.time()
-            # A server without a request owes nothing, so the time begins with the first one.
+            # A server that has no request yet owes no response, so the time begins with the first request.
             asked_at = min(asked_at, now) if carrier.in_flight else math.inf
             if now >= asked_at + self._limit:
                 ways.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
-            # The wait has small parts, because the first request may leave at any time.
+            # The wait is divided into small parts, because the first request may be sent at any time.
             await self._pause(carrier, now + self._limit / STEPS)
 
     async def _check(self, carrier: Carrier) -> None:
         """Ask for a sign of life, and give up the link if it gives none."""
         ways, patience = self._ways, self._settings.check_timeout
         seen, probe = carrier.received, self._traffic.own_id()
-        # This is reset before the request leaves: a doubt that comes up meanwhile calls for another request.
+        # This is reset before the request is sent: a doubt that arises meanwhile requires another request.
         carrier.suspected = False
         with self._watch.limit(patience) as limit:
             try:
-                # This waits while the link is full: then the link must take something in that time.
+                # If the link is full, this waits, and the link must take something in that time.
                 await self._send_own(carrier, probe, *self._sign_of_life())
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 ways.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
@@ -476,8 +477,8 @@ class _Use:
                 await self._pause(carrier, math.inf)
         carrier.own.pop(probe, None)
         if ways.carrier is not carrier:
-            return  # it has been left meanwhile, and `_drain` asks it
-        # Any message will do: a busy server may be late with this response, and still send other things.
+            return  # the link has been left meanwhile, and `_drain` asks it
+        # Any message is a sign of life: a busy server may be late with this response, and still send other things.
         if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
             ways.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
         elif carrier.received == seen or carrier.in_doubt:
@@ -486,7 +487,7 @@ class _Use:
     # --- after it has carried ----------------------------------------------------------------------------------------
 
     async def _drain(self, carrier: Carrier) -> None:
-        """Let the calls on a link end where they are, after another has taken over."""
+        """Let the calls on a link finish there, after another link has taken over."""
         ways, traffic = self._ways, self._traffic
         # The session may be waiting for a message here, in a wait that is cancelled, but has not ended yet.
         await trio.lowlevel.checkpoint()
@@ -502,7 +503,7 @@ class _Use:
                 try:
                     await self._ask_for_life(carrier)
                 except TransportError as exc:
-                    # A server that takes nothing new may still end what it has begun.
+                    # A server that accepts nothing new may still finish what it has begun.
                     if carrier.left is None or not (is_busy(exc) or isinstance(exc.__cause__, McpError)):
                         raise
 

@@ -1,4 +1,4 @@
-"""Which failures a way is to blame for, and after which a request may be sent again."""
+"""Rules for failures: whether the way is to blame, and whether the request may be sent again."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def brief_cause(cause: Exception) -> str:
 
 
 def detail(exc: Exception) -> str:
-    """Return the text of an exception, if it has one, to be put after that of a message."""
+    """Return the text of an exception, if it has one, as the end of a message."""
     return f": {exc}" if str(exc) else ""
 
 
 def rules_out(error: Exception) -> bool:
     """Return whether a failed exchange rules out a way on which nothing has worked yet."""
-    # A legacy server refuses the first request of a client that tries the modern era; the session deals with that.
+    # A legacy server refuses the first request of a client that tries the modern era; the session handles that.
     return not (isinstance(error, HttpError) and error.trouble == "not_modern") and _lies_with_link(error)
 
 
@@ -39,7 +39,7 @@ def doubts_way(error: Exception) -> bool:
     if isinstance(error, AuthorizationError):
         return False
     if isinstance(error, HttpError) and 400 <= error.status < 500:
-        # Any other such status is about the request or its sender, and the server says the same on every way.
+        # Any other such status is about the request or its sender, and would be the same on every way.
         return error.trouble in ("busy", "session_lost")
     # Other statuses, such as that of a redirection or of a portal's page, come without a result, but don't say that
     # nothing was done.
@@ -48,8 +48,8 @@ def doubts_way(error: Exception) -> bool:
 
 def blames_way(error: Exception) -> bool:
     """Return whether the way may be to blame for the failure of a call."""
-    # It is not to blame for a missing login, which the caller is told of, nor for a message above the caller's own
-    # limit.
+    # A way is not to blame for a missing login, which is reported to the caller, nor for a message above the caller's
+    # own limit.
     if isinstance(error, (AuthorizationError, MessageTooLarge)):
         return False
     return isinstance(error, RemoteProtocolError) or _lies_with_link(error)
@@ -59,7 +59,7 @@ def certainly_not_done(error: Exception) -> bool:
     """Return whether the server has certainly not done what a failed request asks for."""
     if is_busy(error):
         assert isinstance(error, HttpError)
-        # A server that shuts down may give up a request that it has begun, and respond with 503 as well. But only a
+        # A server that is shutting down may abandon a request that it has begun, and also respond with 503. But only a
         # server that refuses a request for now says when to come back.
         return error.status == 429 or error.retry_after is not None
     return isinstance(error, TransportError) and not error.sent
@@ -71,11 +71,11 @@ def is_busy(error: Exception) -> bool:
 
 
 def is_ending(error: ErrorData) -> bool:
-    """Return whether a server of this library has refused a request as it shuts down, and so has not begun it."""
-    # The code alone may also mean too many requests for now, and then the way is kept.
+    """Return whether a server of this library has refused to begin a request because it is shutting down."""
+    # The code alone may also mean that there are too many requests for now; then the way is kept.
     return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
 
 
 def _lies_with_link(error: Exception) -> bool:
-    # A request that can't be written as JSON would not leave on another way either.
+    # A request that can't be written as JSON could not be sent on another way either.
     return isinstance(error, TransportError) and (error.sent or type(error) is not TransportError)

@@ -1,4 +1,4 @@
-"""The link over several ways: it looks like one that does not fail."""
+"""The link over several ways, which looks to the session like a single link that does not fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["FailoverConnector", "FailoverLink", "NamedWay"]
 
 NamedWay: TypeAlias = tuple[str, Callable[[], AbstractAsyncContextManager[Link]]]
-"""The name of a way, and what opens a link on it."""
+"""The name of a way, and the function that opens a link on it."""
 
 
 class FailoverLink:
@@ -60,8 +60,8 @@ class FailoverLink:
         # Entering a block is a checkpoint (docs/design.md, rule 11), and opening a nursery is not.
         await trio.lowlevel.checkpoint()
         async with background_nursery(self._end) as nursery:
-            # The tasks don't count themselves as they begin: if the block ends at once, the first task to end might
-            # look like the last.
+            # The tasks are counted here and not as they begin: if the block ends at once, the first task to end might
+            # seem to be the last.
             self._running = len(self._ways)
             for way in self._ways:
                 nursery.start_soon(self._run, way, name=f"way to the server: {way.name}")
@@ -78,7 +78,8 @@ class FailoverLink:
 
     async def _end(self) -> None:
         """Close the links gracefully, which may take a moment."""
-        # This comes first: the end of a link with the block must not be logged as a failure, nor its calls repeated.
+        # The phase is set first: the end of a link with the block must not be logged as a failure, nor its calls be
+        # repeated.
         self._router.ways.advance(Phase.FINISHED)
         for way in self._ways:
             way.stop()
@@ -86,7 +87,7 @@ class FailoverLink:
         await self._ended.wait()
 
     async def _lose_patience(self) -> None:
-        """Give up if no way has worked for long; once one has, calls wait for the next as long as they like."""
+        """Give up if no way works within `patience`; once one has worked, calls wait without this limit."""
         router = self._router
         with current_stopwatch().limit(self._settings.patience):
             await trio.sleep_forever()

@@ -15,7 +15,7 @@ __all__ = ["OpenLink"]
 
 
 class OpenLink:
-    """One open link. Nothing but `send` waits.
+    """One open link. No method except `send` waits.
 
     Args:
         link: The link.
@@ -24,7 +24,7 @@ class OpenLink:
     Attributes:
         read: The reading half of the link.
         write: The writing half of the link.
-        turn: Held by the one task that sends, as some channels allow only one sender.
+        turn: A lock that the sending task holds, as some channels allow only one sender.
         pause: The wait of the way's own task, to be cancelled when something has changed; None while it does not wait.
         send_nowait: Sends a message without waiting; None if the link can't.
         receive_nowait: Takes a message without waiting; None if the link can't.
@@ -38,7 +38,7 @@ class OpenLink:
         self.pause: TimeLimit | None = None
         self._scope = scope
         self._sending: trio.CancelScope | None = None
-        # Many channels have these; a channel of another class need not.
+        # Many channels have these methods, but the interface of a channel does not require them.
         self.send_nowait: Callable[[SessionMessage], None] | None = getattr(link.write, "send_nowait", None)
         self.receive_nowait: Callable[[], SessionMessage] | None = getattr(link.read, "receive_nowait", None)
         # A link is given up in one step, without waiting, so only a `close` that is a plain function can be used.
@@ -53,10 +53,10 @@ class OpenLink:
         """
         taken = False
         try:
-            # The sender needs a scope here: it may be a task of the session, which lies outside the scope of the link.
+            # The sender needs a scope here: it may be a task of the session, which is outside the scope of the link.
             with trio.CancelScope() as self._sending:
                 await self.write.send(item)
-                # `cancel_called` would not do: it is also true if the link took the message just before.
+                # `cancel_called` is not enough: it is also true if the link took the message just before.
                 taken = True
         finally:
             self._sending = None
@@ -76,13 +76,13 @@ class OpenLink:
             self.pause.cancel()
 
     def give_up(self) -> None:
-        """End every wait on the link but that of the session's reader, which may have no scope."""
+        """End every wait on the link except that of the session's reader, which may have no scope."""
         self._scope.cancel("this way to the server has failed")
         if self._sending is not None:
             self._sending.cancel()
 
     def last_messages(self) -> list[SessionMessage]:
-        """Return what has arrived and not been read yet, and close the reading half."""
+        """Return the messages that have arrived and not been read yet, and close the reading half."""
         items: list[SessionMessage] = []
         try:
             while self.receive_nowait is not None:

@@ -26,7 +26,7 @@ class Switch:
         from_way: The name of the way before.
         to_way: The name of the way that carries now.
         cause: Why the way before failed; None if the switch is planned.
-        planned: Whether this is the return to a better way, at which no call is lost.
+        planned: Whether this is the return to a better way, in which no call is lost.
     """
 
     from_way: str
@@ -42,8 +42,8 @@ class WayStatus:
     Attributes:
         name: Its name: a URL without secrets, the command of a process, or the name of a server in memory.
         state: ``"carrying"``: the session uses it; ``"idle"``: it is not connected, and need not be;
-            ``"connecting"``; ``"proving"``: it is better than the one that carries, connected, and has to work for
-            a while before it carries; ``"draining"``: calls that it carried end there; ``"failed"``: it is tried again.
+            ``"connecting"``; ``"proving"``: it is connected, better than the one that carries, and has to work for a
+            while before it carries; ``"draining"``: the calls on it finish there; ``"failed"``: it will be tried again.
         cause: Its last failure; None if it has not failed yet.
     """
 
@@ -54,7 +54,7 @@ class WayStatus:
 
 @attrs.frozen
 class TransportStatus:
-    """A snapshot of what carries a client's session.
+    """A snapshot of the ways to a client's server.
 
     Attributes:
         ways: The ways to the server, the best first. A client whose target is not a list has one.
@@ -75,7 +75,7 @@ class TransportStatus:
 
 
 def _some_targets(given: Sequence[Any]) -> tuple[Any, ...]:
-    # `Sequence` would be too wide: a URL that was passed without its list is one as well, of single letters.
+    # `Sequence` would be too wide: a URL that was passed without a list is a sequence as well, of single letters.
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"the ways to a server must be a list of targets, got {type(given).__name__}")
     if not given:
@@ -100,7 +100,7 @@ class FailoverParameters:
         check_after: Seconds of silence after which the way that carries is asked for a sign of life.
         check_timeout: Seconds that it has to give one.
         attempt_timeout: Seconds that a way has to connect and give its first response; each failure in a row doubles
-            them, up to four times as many, so that a server that starts slowly gets its time.
+            them, up to four times as many, so that a server that starts slowly gets enough time.
         head_start: Seconds that a way has before the next one is tried as well.
         settle: Seconds for which a better way must work before it carries the session again. If it fails soon after
             that, the time is doubled, up to 16 times.
@@ -112,7 +112,7 @@ class FailoverParameters:
         TypeError, ValueError: If an attribute is invalid.
     """
 
-    # All chosen. Silence of five seconds is usual; five more are ample for a server that is merely busy. An attempt is
+    # All chosen. Silence of five seconds is common; five more are ample for a server that is merely busy. An attempt is
     # shorter than `probe_timeout` (5 s), after which a client assumes that a silent server is a legacy one.
     targets: Sequence[Any] = attrs.field(converter=_some_targets)
     on_switch: Callable[[Switch], object] | None = attrs.field(
@@ -124,7 +124,7 @@ class FailoverParameters:
     head_start: float = attrs.field(default=1.0, kw_only=True, validator=_GRACE)
     settle: float = attrs.field(default=10.0, kw_only=True, validator=_GRACE)
     patience: float = attrs.field(default=15.0, kw_only=True, validator=_GRACE)
-    # No limit of attempts: a session may outlive any outage. `longest` bounds how late a recovery is noticed.
+    # The attempts have no limit: a session may outlive any outage. `longest` bounds how late a recovery is noticed.
     backoff: Backoff = attrs.field(
         default=Backoff(first=0.25, longest=5.0, attempts=None),
         kw_only=True,

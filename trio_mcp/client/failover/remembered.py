@@ -1,4 +1,4 @@
-"""The past of a session, as far as it is needed to repeat calls and to restore the session on another way."""
+"""The history of a session, as far as it is needed to repeat calls and to restore the session on another way."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["ACKNOWLEDGED", "LEARNED", "Remembered"]
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 UPDATED: Final = "notifications/resources/updated"
 
-# They only set what is set already, or open a session that nothing else has used.
+# Repeating these only sets what is set already, or opens a session that nothing else has used.
 _HARMLESS: Final = frozenset({"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-"""Methods that may be repeated on another link, besides those that the method table calls repeatable."""
+"""Methods that may be repeated on another link, in addition to those that the method table calls repeatable."""
 
 LEARNED: Final = frozenset({*_HARMLESS, "server/discover", "subscriptions/listen", "tools/list"})
 """Methods from whose responses something is learned."""
@@ -38,7 +38,7 @@ _LISTS: Final = {
     "notifications/resources/list_changed": ("resources.listChanged", "resourcesListChanged"),
 }
 
-# Bounds on what is kept; all chosen. What does not fit is not restored, or not repeated.
+# Bounds on what is kept; all chosen. A subscription that does not fit is not restored, a tool's call not repeated.
 MAX_TOOLS = 10_000
 MAX_URIS = 10_000
 MAX_BYTES = 1024 * 1024
@@ -75,7 +75,7 @@ class _Names:
 
 
 class Remembered:
-    """The agreements of a session with its server, and the things that it has asked the server to keep.
+    """The agreements of a session with its server, and the settings that it has asked the server to keep.
 
     Attributes:
         server: What the server has declared; None before the session is open.
@@ -101,13 +101,13 @@ class Remembered:
         method = request.method
         if item.retry or facts_of(method).repeatable or method in _HARMLESS:
             return True
-        # A tool that was never listed here is not repeated: in the schema, both hints are false unless they are given.
+        # A tool that was never listed here is not repeated: according to the schema, both hints default to false.
         return method == "tools/call" and (request.params or {}).get("name") in self._repeatable_tools
 
     # --- learning --------------------------------------------------------------------------------------------------
 
     def learn(self, request: Request, result: dict[str, Any]) -> None:
-        """Learn from the result of a request of `LEARNED`."""
+        """Learn from the result of a request whose method is in `LEARNED`."""
         params = request.params or {}
         match request.method:
             case "initialize":
@@ -168,14 +168,14 @@ class Remembered:
         """Check the response to `opening`.
 
         Raises:
-            NegotiationError: If it is not a result for it, or has another revision.
+            NegotiationError: If the result is not valid for that request, or has another revision.
             TransportError: If another server has responded.
         """
         assert self.server is not None
         there = self.discovered(result) if self.modern else read_initialize_result(result)
         if there is None or there.revision != self.server.revision:
             spoken = "no modern revision" if there is None else repr(there.revision)
-            raise NegotiationError(f"it speaks {spoken}, but the session speaks {self.server.revision!r}")
+            raise NegotiationError(f"its server speaks {spoken}, but the session speaks {self.server.revision!r}")
         ours, theirs = self.server.info or {}, there.info or {}
         # The name alone decides: replicas may be upgraded one after another, so other versions are normal.
         if ours.get("name") != theirs.get("name"):
@@ -187,7 +187,7 @@ class Remembered:
             logger.warning("the server has changed: it was %s and is %s now", _shown(ours), _shown(theirs))
 
     def restoring(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests that restore what the server had been asked to keep."""
+        """Return the requests that restore the settings that the server had been asked to keep."""
         level = [] if self._level is None else [("logging/setLevel", {"level": self._level})]
         return [*level, *(("resources/subscribe", {"uri": uri}) for uri in self._uris)]
 
@@ -195,7 +195,7 @@ class Remembered:
 
     def missed(self) -> list[Notification]:
         """Return the changes that the server of a legacy session may have announced while no way was open."""
-        # In the modern era, changes are announced only to subscriptions, and `acknowledged` sees to each of them.
+        # In the modern era, changes are announced only to subscriptions, and `acknowledged` handles each of them.
         if self.server is None or self.modern:
             return []
         # A server that has not declared these announcements sends none, so none can have been missed.
@@ -206,8 +206,8 @@ class Remembered:
         """Record that the server has agreed to a subscription of the modern era.
 
         Returns:
-            None if the session has to be told; otherwise it knows already, and these are the changes that it may have
-            missed in between.
+            None if the notification must be passed to the session. Otherwise the session has been told before, and
+            these are the changes that it may have missed in between.
         """
         params = notification.params or {}
         about, offered = params.get("_meta"), params.get("notifications")
@@ -216,8 +216,8 @@ class Remembered:
         if type(key) is not int or not isinstance(offered, dict):
             return None  # malformed, which the session will report
         covered = self._covered.get(key)
-        # The session waits for the first acknowledgement. A second one is for a repeated request, which the session
-        # doesn't know of.
+        # The session waits for the first acknowledgement. A second one is for a repeated request, of which the session
+        # knows nothing.
         if covered is None:
             self._covered[key] = offered
             return None

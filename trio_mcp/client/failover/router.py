@@ -1,6 +1,6 @@
 """The I/O of the link over several ways: the session's two ends of it, and the reading and sending behind them.
 
-`Ways` and `Traffic` decide what becomes of each message, without waiting.
+`Ways` and `Traffic` decide what happens to each message, without waiting.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Router:
 
     Args:
         on_switch: Called with each switch.
-        alone: Whether there is no other way to go to.
+        alone: Whether the list has a single way.
 
     Attributes:
-        ways: The links that are open, and what becomes of each.
+        ways: The links that are open, and the state of each.
         traffic: The messages on them.
         bound: Whether the session is waiting for a message of the link that carries, and can't be woken otherwise. That
             costs less than a cancel scope for each message, and is done while no other link is open.
-        changed: Set when something has changed that a way may be waiting for; then replaced by another event.
+        changed: An event, set when something has changed that a way may be waiting for, and then replaced by another.
     """
 
     def __init__(self, on_switch: Callable[[Switch], object] | None, *, alone: bool = False) -> None:
@@ -67,7 +67,7 @@ class Router:
         self.free_reader()
 
     def free_reader(self) -> None:
-        """Have the link that carries asked for a sign of life if only that can end the session's wait for it."""
+        """If only a message on the link that carries can end the session's wait, have the server asked for one."""
         if self.bound and self.ways.carrier is not None:
             self.ways.suspect(self.ways.carrier)
 
@@ -79,19 +79,19 @@ class Router:
         if out is None:
             return
         try:
-            # A link that drains must not fill our memory: it waits, as it would for the session.
+            # A link that drains must not fill our memory: its task waits here, as the session's reader would.
             while len(self.traffic.arrived) >= BUFFER and carrier.lost is None:
                 await self._room.park()
         finally:
-            # If the link is lost in that wait, this task is cancelled, and the message is passed on nevertheless: the
-            # call of a response is settled, so nothing else would end it.
+            # If the link is lost during that wait, this task is cancelled, but the message is still passed on: if it is
+            # a response, its request is no longer in flight, so nothing else would end the call.
             self.traffic.arrived.append(out)
             self._reading.cancel()
 
     async def receive(self) -> SessionMessage:
         """Wait for the session's next message: `ReadEnd.receive`."""
         ways = self.ways
-        while True:  # noqa: ASYNC913 - each round waits, for one thing or another
+        while True:  # noqa: ASYNC913 - each round waits for something
             carrier = ways.carrier
             if carrier is None or self.traffic.arrived or self._read_closed:
                 if (item := await self._receive_arrived()) is not None:
@@ -99,7 +99,7 @@ class Router:
                 continue
             item = None
             try:
-                # Without a scope only closing the channel ends this wait, so that must be possible without waiting.
+                # Without a scope, only closing the channel can end this wait, so `close_read` must be available.
                 if len(ways.open) == 1 and carrier.link.close_read is not None:
                     self.bound = True
                     item = await carrier.link.read.receive()
@@ -118,12 +118,12 @@ class Router:
                 return taken
 
     async def _receive_arrived(self) -> SessionMessage | None:
-        """Take a message that has not come through the link that carries; return None if there was something else."""
+        """Return a message in `arrived`; None if the caller has to look again, because something has changed."""
         # The checkpoint comes first: if it were cancelled after a message has been taken, the message would be lost.
         await trio.lowlevel.checkpoint()
         if self._read_closed:
             raise trio.ClosedResourceError("this end of the link has been closed")
-        # Messages come before the end: the last one may be the failure that `give_up` has left.
+        # Messages are delivered before the end: the last one may be the failure that `give_up` has left.
         if self.traffic.arrived:
             return self._next_arrived()
         if self.ways.carrier is None:
@@ -144,7 +144,8 @@ class Router:
             try:
                 item = carrier.link.receive_nowait()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                # It is not raised, or the session would mistake the loss of one way for that of the whole link.
+                # The exception is not raised, or the session would mistake the loss of one way for that of the whole
+                # link.
                 self._ended(carrier, exc)
                 continue
             if (taken := self.ways.take(carrier, item)) is not None:
@@ -164,7 +165,7 @@ class Router:
         return item
 
     def close_read(self) -> None:
-        """Read no more."""
+        """Stop reading: drop the messages that have arrived, and close the links' reading halves."""
         self._read_closed = True
         self.traffic.arrived.clear()
         for carrier in self.ways.open:
@@ -175,7 +176,7 @@ class Router:
     # --- what the session sends --------------------------------------------------------------------------------------
 
     def _target(self, item: SessionMessage) -> tuple[Carrier | None, SessionMessage] | None:
-        """Return where a message of the session goes, and in which form; None if it goes nowhere."""
+        """Return the link for a message of the session (None if none carries), and its form there; None to drop it."""
         ways = self.ways
         if ways.phase >= Phase.CLOSING:
             raise trio.ClosedResourceError("this end of the link has been closed")
@@ -194,7 +195,7 @@ class Router:
             target.link.send_nowait(out)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             self._refused(target, exc)
-            # The sender then calls `send`, which waits for the next way; other errors would end its sending.
+            # The sender then calls `send`, which waits for the next way; any other error would stop the sender.
             raise trio.WouldBlock from None
         if type(out.message) is Request:
             # The request is recorded afterwards, unlike in `hand_over`: nothing waits in between, so no response can
@@ -208,7 +209,7 @@ class Router:
         # The checkpoint comes before `_target` changes anything: if it is cancelled, nothing has been sent or
         # forgotten.
         await trio.lowlevel.checkpoint()
-        # Each round looks again: in a wait, another link may have taken over, or the one that asked been lost.
+        # Each round looks again: during a wait, another link may have taken over, or the link that asked been lost.
         while (found := self._target(item)) is not None:  # noqa: ASYNC913 - each round that does not return waits
             target, out = found
             if target is None or target.flushing:
@@ -227,14 +228,14 @@ class Router:
         Args:
             carrier: The link.
             item: The message: of the session, or our own.
-            waits: Whether it is a request that has waited to be repeated. It waits again if it is not sent; if it was
-                cancelled meanwhile, it is not sent.
+            waits: Whether it is a request that is waiting to be repeated. It goes on waiting if the link does not take
+                it, and is not sent if it has been cancelled meanwhile.
 
         Raises:
             trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more.
         """
         async with carrier.link.turn:
-            # It may have been lost while this task waited for its turn.
+            # The link may have been lost while this task waited for its turn.
             if carrier.lost is not None:
                 return False
             if not self.traffic.begin_sending(carrier, item, waits=waits):
@@ -248,7 +249,7 @@ class Router:
 
     def _sent(self, carrier: Carrier, item: SessionMessage) -> None:
         self.traffic.sent(carrier, item)
-        # The link's task waits for messages, and would not notice that nothing is left to finish.
+        # The link's task is waiting for messages, and would not notice that nothing is left to finish.
         if carrier is self.ways.draining:
             carrier.link.wake()
 
@@ -256,7 +257,7 @@ class Router:
         self.ways.lose(carrier, TransportError(f"the link takes no more messages{detail(exc)}"))
 
     async def flush(self, carrier: Carrier) -> None:
-        """Repeat on a link what waits for it."""
+        """Repeat the waiting requests on a link."""
         waiting = self.traffic.waiting
         try:
             while waiting and self.ways.carrier is carrier:
@@ -267,7 +268,7 @@ class Router:
         self.notify()
 
     async def close_write(self) -> None:
-        """Send no more, once everything sent before has been written."""
+        """Stop sending: close the sending half of the link that carries, which still writes everything sent before."""
         self.ways.advance(Phase.CLOSING)
         carrier = self.ways.carrier
         await trio.lowlevel.checkpoint_if_cancelled() if carrier is None else await carrier.link.write.aclose()
@@ -278,7 +279,7 @@ class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        # The session's reader takes what is there without waiting. It does so often, so the method is bound once.
+        # The session's reader calls this often, so the method is bound once.
         self.receive_nowait = router.receive_nowait
 
     def receive(self) -> Coroutine[Any, Any, SessionMessage]:
@@ -296,7 +297,7 @@ class WriteEnd(trio.abc.SendChannel[SessionMessage]):
     """The writing half of the link.
 
     Attributes:
-        status: Returns what carries the session.
+        status: Returns the status of the ways.
     """
 
     def __init__(self, router: Router, status: Callable[[], TransportStatus]) -> None:

@@ -1,6 +1,6 @@
 """The messages between a session and its open links: each request and each question is in one place at a time.
 
-It does no I/O. Its promises, which a state machine test checks together with those of `Ways`:
+This module does no I/O. Its promises, which a state machine test checks together with those of `Ways`:
 
 * each request of the session has one outcome: a response, a failure, or its cancellation;
 * a request is sent again only if it may have been done twice, or was certainly not done;
@@ -8,12 +8,12 @@ It does no I/O. Its promises, which a state machine test checks together with th
 
 Life of a request of the session:
 
-    where it is                 what moves it on
+    state                       what changes it
     --------------------------  --------------------------------------------------------------------------------------
     at its sender               a link carries: in flight there, and `half_sent` until the link has taken it
     in flight on a link         a response or its cancellation: settled
                                 the link is lost: waiting if it may be repeated, else it fails with `OutcomeUnknown`
-                                its exchange fails: waiting if it may be repeated, after too many tries in doubt
+                                its exchange fails: waiting if it may be repeated; in doubt after too many tries
                                 it is a subscription, and the link begins to drain: waiting
     waiting                     a link carries: in flight there; its cancellation: settled
     in doubt on a link          the link gives a sign of life: it fails with its last failure
@@ -56,14 +56,14 @@ OWN: Final = "failover-"
 """The prefix of the ids of our own requests."""
 
 MAX_TRIES: Final = 3
-"""How often a request is sent again on one way because its exchange failed, while the way as a whole works. Chosen."""
+"""How many times a request is sent again on one way because its exchange failed, although the way works. Chosen."""
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
-"""Seconds between these. Chosen: new calls wait as well, and a way that is about to fail gets the time to do so."""
+"""Seconds between these tries. Chosen: new calls wait as well, and a way that is about to fail gets time to do so."""
 
 MAX_QUESTIONS: Final = 4096
-"""The server's requests under way that are kept track of. Chosen: more than a session lets in."""
+"""How many of the server's requests under way are tracked. Chosen: more than a session accepts."""
 
 
 class Traffic:
@@ -71,12 +71,12 @@ class Traffic:
 
     Attributes:
         remembered: What is needed to repeat calls and to restore a session.
-        arrived: What the session is given before it reads from the link that carries. It is bounded by what is in
-            flight; see `Router.pass_on`.
+        arrived: The messages that the session gets before it reads from the link that carries. Their number is bounded
+            by that of the messages in flight; see `Router.pass_on`.
         waiting: The session's requests that wait to be repeated, by id.
         questions: The server's requests under way, by the id that the session knows: the link that asked, and the id
             there.
-        tries: How often the exchange of a request has failed on the way that carries, by its id.
+        tries: How many times the exchange of a request has failed on the way that carries, by the request's id.
         repeated: The number of calls repeated because of a failure.
         unknown: The number of calls whose outcome is unknown.
     """
@@ -91,7 +91,7 @@ class Traffic:
         self._last_id = 0
 
     def own_id(self) -> str:
-        """Return an id for a request of our own: the session's are integers."""
+        """Return an id for a request of our own: a string, because the session's ids are integers."""
         self._last_id += 1
         return f"{OWN}{self._last_id}"
 
@@ -103,18 +103,18 @@ class Traffic:
         Args:
             carrier: The link.
             item: The message.
-            waits: Whether it is a request that has waited to be repeated.
+            waits: Whether it is a request that is waiting to be repeated.
 
         Returns:
-            Whether to send it: a request that has waited may have been cancelled meanwhile.
+            Whether to send it: a waiting request may have been cancelled meanwhile.
         """
         message = item.message
-        # Our own requests end with their link, so they are no part of this.
+        # Our own requests end with their link, so they are not recorded here.
         if not isinstance(message, Request) or message.id in carrier.own:
             return True
         if waits and self.waiting.pop(message.id, None) is None:
             return False
-        # The request is recorded before it leaves, as the response may come before the sender runs again.
+        # The request is recorded before it is sent, as the response may come before the sender runs again.
         carrier.in_flight[message.id] = item
         carrier.half_sent = message.id
         return True
@@ -125,7 +125,7 @@ class Traffic:
         if request_id is None:
             return
         if not taken:
-            # A request that has not left must not look as if the server might have done it.
+            # A request that was not sent must not look as if the server might have acted on it.
             carrier.in_flight.pop(request_id, None)
             if waits:
                 self.waiting[request_id] = item
@@ -134,13 +134,13 @@ class Traffic:
             self.reclaim(carrier, item, carrier.lost)
 
     def repeat(self, item: SessionMessage) -> None:
-        """Let a request wait to be sent again."""
+        """Make a request wait to be sent again."""
         assert isinstance(item.message, Request)
         self.repeated += 1
         self.waiting[item.message.id] = item
 
     def reclaim(self, carrier: Carrier, item: SessionMessage, cause: Exception) -> None:
-        """Decide about a request that was in flight on a link that failed."""
+        """Repeat a request that was in flight on a link that failed, or fail its call if it may not be repeated."""
         request = item.message
         assert isinstance(request, Request)
         if self.remembered.may_repeat(item):
@@ -153,13 +153,13 @@ class Traffic:
         self.arrived.append(SessionMessage(TransportFailure(error, request.id)))
 
     def try_again(self, carrier: Carrier, sent: SessionMessage, failure: SessionMessage) -> bool:
-        """Decide about a request that may be repeated and whose exchange failed; return whether it waits for that."""
+        """Make a request whose exchange failed wait to be repeated, or put it in doubt; return whether it waits."""
         assert isinstance(sent.message, Request)
         request_id = sent.message.id
         done = self.tries.get(request_id, 0)
         # A subscription is repeated without a limit, as it is meant to outlast failures; `pause` keeps that slow.
         if done >= MAX_TRIES and not _lasts(sent):
-            # It has not failed yet: if the whole way turns out to have failed, the next one may serve it.
+            # The call has not failed yet: if the whole way turns out to have failed, the next one may serve it.
             carrier.in_doubt[request_id] = (sent, failure)
             return False
         self.tries[request_id] = done + 1
@@ -167,8 +167,8 @@ class Traffic:
         return True
 
     def still_runs(self, sent: SessionMessage, code: int) -> bool:
-        """Let a request wait once more if its last try, whose exchange failed, may still be running."""
-        # The session of the legacy era that runs it refuses another request with the same id.
+        """Make a request wait once more if its last try, whose exchange failed, may still be running."""
+        # A session of the legacy era that is still running the request refuses another one with the same id.
         assert isinstance(sent.message, Request)
         done = self.tries.get(sent.message.id, 0)
         if code != INVALID_REQUEST or not 0 < done <= 2 * MAX_TRIES:
@@ -184,12 +184,12 @@ class Traffic:
         return 0.0 if tries < 2 else min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE)
 
     def free_doubtful(self, carrier: Carrier) -> None:
-        """Let requests wait whose exchange failed on a link too often: the next link gives them another try."""
+        """Make the requests in doubt on a link wait: the next link gives them another try."""
         self.waiting.update((request_id, item) for request_id, (item, _) in carrier.in_doubt.items())
         carrier.in_doubt.clear()
 
     def fail_doubtful(self, carrier: Carrier) -> None:
-        """Let those requests fail, as the link has turned out to work."""
+        """Fail the requests in doubt on a link, as the link has turned out to work."""
         for request_id, (_, failure) in carrier.in_doubt.items():
             self.tries.pop(request_id, None)
             self.remembered.forget(request_id)
@@ -197,9 +197,9 @@ class Traffic:
         carrier.in_doubt.clear()
 
     def move_subscriptions(self, carrier: Carrier) -> None:
-        """Let the subscriptions of a link wait for the next: they last, and everything else ends where it is."""
+        """Make the subscriptions of a link wait for the next one: they last, while all other requests finish here."""
         for request_id, item in list(carrier.in_flight.items()):
-            # The one that is half sent moves when the link has taken it: `Ways.end_sending`.
+            # A subscription that is half sent moves when the link has taken it: see `Ways.end_sending`.
             if _lasts(item) and request_id != carrier.half_sent:
                 del carrier.in_flight[request_id]
                 self.waiting[request_id] = item
@@ -216,7 +216,7 @@ class Traffic:
     def end_link(self, carrier: Carrier, cause: Exception) -> None:
         """Take everything off a link that is lost: its requests are repeated or fail, and its questions end."""
         for request_id, item in list(carrier.in_flight.items()):
-            if request_id != carrier.half_sent:  # it may not have left; `end_sending` finds out
+            if request_id != carrier.half_sent:  # this one may not have been sent; `end_sending` finds out
                 del carrier.in_flight[request_id]
                 self.reclaim(carrier, item, cause)
         self.free_doubtful(carrier)
@@ -228,7 +228,7 @@ class Traffic:
     # --- what the server sends ---------------------------------------------------------------------------------------
 
     def learn(self, sent: SessionMessage, response: Response | ErrorResponse) -> bool:
-        """Learn from the response to a request of `LEARNED`; return whether that has opened the session."""
+        """Learn from the response to a request whose method is in `LEARNED`; return whether it opened the session."""
         request, remembered = sent.message, self.remembered
         assert isinstance(request, Request)
         if _lasts(sent):
@@ -242,7 +242,7 @@ class Traffic:
     def take_notification(
         self, carrier: Carrier, item: SessionMessage, notification: Notification
     ) -> SessionMessage | None:
-        """Look at a notification; return what the session gets of it, if anything."""
+        """Process a notification; return it as the session is to get it, or None."""
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
@@ -281,7 +281,7 @@ class Traffic:
         other = self.questions.get(known)
         if other is not None:
             if other[0] is carrier:
-                return item  # it came twice from the same link: the session refuses it
+                return item  # a second request with this id on the same link: the session refuses it
             # Each server numbers its own requests, so those of two links may well have the same id.
             known = self.own_id()
             item = attrs.evolve(item, message=attrs.evolve(request, id=known))
@@ -301,7 +301,7 @@ class Traffic:
     def route(
         self, item: SessionMessage, carrier: Carrier | None, draining: Carrier | None
     ) -> tuple[Carrier | None, SessionMessage] | None:
-        """Return where a response or notification goes, and in which form; None if it goes nowhere.
+        """Return the link for a response or notification, and the form that it has there; None to drop it.
 
         Args:
             item: The message.
@@ -317,7 +317,7 @@ class Traffic:
         asked = _answered(message, item.related_request_id)
         if asked is None:
             return carrier, item
-        # Without an entry, the message belongs to a question of a link that has failed.
+        # Without an entry, the message belongs to a request that came over a link that has failed.
         found = self.questions.get(asked)
         if found is None:
             return None
@@ -345,8 +345,8 @@ class Traffic:
         """Record that a response or notification has left."""
         message = item.message
         if isinstance(message, Notification) and message.method == CANCELLED:
-            # This comes last: if the link fails before this has left, the request goes to `waiting`, and the next round
-            # of `Router.send` removes it from there.
+            # The request is removed only now: if the link fails before the cancellation is sent, the request goes to
+            # `waiting`, and the next round of `Router.send` removes it from there.
             carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]
         elif isinstance(message, (Response, ErrorResponse, Batch)):
             answered = _response_ids(message)

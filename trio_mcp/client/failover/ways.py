@@ -1,17 +1,17 @@
-"""Which link carries the session, which one drains, and when a way is given up.
+"""Decisions about links: which one carries the session, which one drains, and when a way is given up.
 
-It does no I/O. Nothing here waits, so a switch is one step: before it a request is in flight on one link, after it the
-request waits for the next, or its call has failed. `Traffic` has the states of the requests.
+This module does no I/O. Nothing here waits, so a switch is one step: before it a request is in flight on one link,
+after it the request waits for the next, or its call has failed. `Traffic` has the states of the requests.
 
-The whole goes through these phases, and only forward:
+The link as a whole goes through these phases, and only forward:
 
-    phase       what moves it on
+    phase       what changes it
     ----------  -------------------------------------------------------------------------------------------------------
     CONNECTING  the first response of a server: OPEN; no way has worked within `patience`: FAILED
     OPEN        the session closes its sending side: CLOSING
-    FAILED      the session hears why, and closes: CLOSING
+    FAILED      the session is told why, and closes its sending side: CLOSING
     CLOSING     no way takes over any more; the block is left: FINISHED
-    FINISHED    nothing: all links are closed, and what is lost now is lost on purpose
+    FINISHED    nothing: all links are being closed, so losing one is not a failure
 
 Each open link is in one of these states; at most one carries, and at most one drains:
 
@@ -22,9 +22,9 @@ Each open link is in one of these states; at most one carries, and at most one d
     drains    (of another) stays      lost     stays                          lost
     lost      never                   stays    stays                          stays
 
-A link is lost when it breaks or is closed, gives no sign of life when asked, brings too much garbage, or fails its
-first exchange. It is left, and still finishes its calls, when its server ends or is busy, or when calls fail on it
-again and again.
+A link is lost when it breaks or is closed, gives no sign of life when asked, delivers too much garbage, or fails its
+first exchange. It is left, and still finishes its calls, when its server is shutting down or busy, or when calls fail
+on it again and again.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["Phase", "Ways"]
 
 MAX_FAILED = 3
-"""How often in a row calls may fail on a way, with a sign of life after each, before the next is tried. Chosen: one or
-two failures may be the fault of the calls."""
+"""How many times in a row calls may fail on a way, with a sign of life after each failure, before the next way is
+tried. Chosen: one or two failures may be the fault of the calls."""
 
 MAX_GARBAGE = MAX_FAULTS // 2
-"""Lines in a row, or other units of the transport, that are not messages, after which a way has failed. Chosen: half of
-what ends a session on a single way, as there is another one."""
+"""The number of lines, or other units of the transport, in a row that are not messages, after which a way has failed.
+Chosen: half of what ends a session on a single way, as there is another way."""
 
 
 class Phase(enum.IntEnum):
@@ -83,15 +83,15 @@ class Phase(enum.IntEnum):
 
 
 class Ways:
-    """The links that are open, and what becomes of each.
+    """The links that are open, and the state of each.
 
     Args:
         on_switch: Called with each switch.
         changed: Called when something has changed for which a way or the session may be waiting. It must not wait.
-        alone: Whether there is no other way to go to.
+        alone: Whether the list has a single way.
 
     Attributes:
-        phase: The phase of the whole.
+        phase: The phase of the link as a whole.
         traffic: The messages on the links.
         open: Every link that is open.
         carrier: The link that carries the session now; None if there is no such link.
@@ -115,7 +115,7 @@ class Ways:
         self._left: tuple[str, Exception | None] | None = None
 
     def advance(self, phase: Phase) -> None:
-        """Advance to a phase, unless it has been reached."""
+        """Advance to a phase, unless it has been reached already."""
         if phase > self.phase:
             self.phase = phase
             self._changed()
@@ -128,17 +128,17 @@ class Ways:
     # --- switching ---------------------------------------------------------------------------------------------------
 
     def activate(self, carrier: Carrier) -> None:
-        """Let a link carry the session."""
+        """Make a link carry the session."""
         before, self.carrier = self.carrier, carrier
         planned = before is not None
         if before is not None:
             self._left = (before.name, None)
             self._drain(before)
         left, self._left = self._left, None
-        # This is set before any sender runs again: new calls must not overtake those that have waited.
+        # This is set before any sender runs again: new calls must not overtake those that are waiting.
         carrier.flushing = bool(self.traffic.waiting)
         if left is not None:
-            self.traffic.tries.clear()  # they are counted for each way
+            self.traffic.tries.clear()  # tries are counted for each way
             # At a planned return the previous link is still open and read, so no announcement has been missed.
             if not planned:
                 self.traffic.arrived.extend(map(SessionMessage, self.traffic.remembered.missed()))
@@ -152,7 +152,7 @@ class Ways:
         else:
             logger.warning("switched from %s to %s: %s", switch.from_way, switch.to_way, switch.cause)
         if self._on_switch is not None:
-            # This runs in the middle of a switch, which an error of the application must not leave half done.
+            # The hook runs in the middle of a switch, which an error of the application must not leave unfinished.
             try:
                 self._on_switch(switch)
             except Exception:
@@ -164,8 +164,8 @@ class Ways:
         self.traffic.move_subscriptions(carrier)
 
     def leave(self, carrier: Carrier, cause: Exception) -> None:
-        """Let a link carry no more, as its server takes nothing now or calls fail; what is in flight ends there."""
-        # A server that shuts down refuses each new request, and only the first refusal is news.
+        """Stop using a link for new requests, because its server refuses them or calls fail; those in flight finish."""
+        # A server that is shutting down refuses each new request, and only the first refusal is news.
         if carrier is not self.carrier:
             return
         if self.draining is not None:  # one drains at a time
@@ -185,7 +185,7 @@ class Ways:
 
     def lose(self, carrier: Carrier, cause: Exception) -> None:
         """Give up a link: its calls are repeated on another, or fail."""
-        # The reader, a sender and the way's own task may each find out; the first cause counts.
+        # The reader, a sender and the way's own task may each notice the loss; the first cause is kept.
         if carrier.lost is not None:
             return
         carrier.lost = cause
@@ -196,11 +196,11 @@ class Ways:
         self.open.pop(carrier, None)
         if self.phase is Phase.FINISHED:
             return
-        # These come before the calls in flight: a response here settles its call, which must not be repeated.
+        # The last messages come before the requests in flight: a request whose response is here must not be repeated.
         for item in carrier.link.last_messages():
             message = item.message
             if type(message) is TransportFailure and message.request_id is None:
-                carrier.lost = cause = message.error  # it says more than a closed channel
+                carrier.lost = cause = message.error  # this says more than a closed channel
                 break
             if (kept := self.take(carrier, item)) is not None:
                 self.traffic.arrived.append(kept)
@@ -214,8 +214,8 @@ class Ways:
         self._changed()
 
     def _flush_waiting(self) -> None:
-        # This may be the very link on which a request failed: its task checks a link in doubt before it repeats
-        # anything.
+        # This may be the very link on which a request failed, but its task checks a link in doubt before it repeats
+        # anything on it.
         if self.carrier is not None and self.traffic.waiting:
             self.carrier.flushing = True
             self.carrier.link.wake()
@@ -226,32 +226,33 @@ class Ways:
         if carrier is self.draining:
             self.traffic.move_subscriptions(carrier)
         if carrier is self.draining or carrier.lost is not None:
-            # The next link may carry already, and has found nothing waiting.
+            # The next link may carry already, and may have found nothing waiting when it began.
             self._flush_waiting()
             self._changed()
 
     # --- doubts about a link that carries ----------------------------------------------------------------------------
 
     def suspect(self, carrier: Carrier) -> None:
-        """Let the task of a way find out whether its link still works."""
+        """Have the task of a way check whether its link still works."""
         carrier.suspected = True
         carrier.link.wake()
 
     def _acquit(self, carrier: Carrier) -> None:
-        """Let requests fail whose exchange failed on a link too often, as the link has turned out to work."""
+        """Fail the requests in doubt on a link, as the link has turned out to work."""
         for _, failure in carrier.in_doubt.values():
             assert isinstance(failure.message, TransportFailure)
             carrier.blamed = failure.message.error
-        # This comes before they fail: if the link is left because of them, they are repeated on the next.
+        # The failure is counted before the calls fail: if the link is left because of it, they are repeated on the
+        # next.
         self._count_failure(carrier)
         if carrier.in_doubt:
             self.traffic.fail_doubtful(carrier)
-            # The way's own task may have read the sign of life, and the session's reader still waits on a link.
+            # If the way's own task has read the sign of life, the session's reader is still waiting on a link.
             self._changed()
 
     def _count_failure(self, carrier: Carrier) -> None:
         """Count that calls have failed on a link that has given a sign of life since; if too often, leave it."""
-        # This counts once for all that have failed meanwhile: a connection that broke may have carried many.
+        # All calls that have failed meanwhile count once: a connection that broke may have carried many.
         error, carrier.blamed = carrier.blamed, None
         if error is None or carrier is not self.carrier or self._alone:
             return
@@ -267,7 +268,7 @@ class Ways:
     # --- what comes from a server ------------------------------------------------------------------------------------
 
     def take(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
-        """Look at a message from a link; return what the session gets of it, if anything."""
+        """Process a message from a link; return it as the session is to get it, or None."""
         message, traffic = item.message, self.traffic
         if not isinstance(message, (Response, ErrorResponse)):
             return self._take_other(carrier, item)
@@ -280,7 +281,7 @@ class Ways:
             return None
         # Most calls need one look-up: this is on the path of each.
         if sent.message.method in LEARNED and traffic.learn(sent, message):  # type: ignore[union-attr]
-            self._changed()  # a better way may wait for the session to be open
+            self._changed()  # a better way may be waiting for the session to be open
         traffic.tries.pop(message.id, None)  # type: ignore[arg-type]
         self._note_success(carrier)
         return item
@@ -291,8 +292,8 @@ class Ways:
             return self._take_failure(carrier, item, message)
         if isinstance(message, Malformed):
             return self._take_malformed(carrier, item, message)
-        # Neither of these counts: a failure comes from our own end of the link, and garbage proves nothing, as a
-        # program that no longer works may respond to anything with a line of text.
+        # Only what follows counts as received: a failure comes from our own end of the link, and garbage proves
+        # nothing, as a program that no longer works may respond to anything with a line of text.
         carrier.received += 1
         carrier.garbage = 0
         if isinstance(message, Notification):
@@ -319,7 +320,7 @@ class Ways:
             if again:
                 self._flush_waiting()
             return again
-        # Any request may be repeated here: a server that shuts down refuses it before it begins it.
+        # Any request may be repeated here: a server that is shutting down refuses a request without beginning it.
         self.traffic.repeat(sent)
         self._flush_waiting()
         self.leave(carrier, TransportError(error.message[:500]))
@@ -330,7 +331,7 @@ class Ways:
     ) -> SessionMessage | None:
         """Take a response to something that is not in flight on this link."""
         if isinstance(message.id, str) and message.id.startswith(OWN):
-            # It has no entry if it is late, and nothing waits for it any more.
+            # A late response has no entry, and nothing is waiting for it any more.
             if message.id in carrier.own:
                 carrier.own[message.id] = message
                 carrier.link.wake()
@@ -340,13 +341,13 @@ class Ways:
                     self._acquit(carrier)
             return None
         if message.id is not None and carrier.lost is not None:
-            self.traffic.waiting.pop(message.id, None)  # it came at the very moment in which the link was given up
+            self.traffic.waiting.pop(message.id, None)  # the response came just as the link was given up
             return item
         return self._if_carrying(carrier, item)
 
     def _if_carrying(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
-        # On the link that carries, it came after a cancellation or was never asked for: the session knows which. On
-        # another link, the request that it is about has moved on, and ends elsewhere.
+        # On the link that carries, such a message came after a cancellation or was never asked for; the session knows
+        # which. On another link, the request that the message is about has moved on, and ends elsewhere.
         return item if carrier is self.carrier else None
 
     def _take_malformed(self, carrier: Carrier, item: SessionMessage, message: Malformed) -> SessionMessage | None:
@@ -361,7 +362,7 @@ class Ways:
             return None
         if message.expects_answer or message.id is None:
             return item
-        # The session fails the call because of it, so there is nothing to repeat if the link fails later.
+        # The session fails the call because of this message, so there is nothing to repeat if the link fails later.
         return item if carrier.in_flight.pop(message.id, None) is not None else self._if_carrying(carrier, item)
 
     def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: TransportFailure) -> SessionMessage | None:
@@ -376,14 +377,14 @@ class Ways:
             elif is_busy(error):
                 self.leave(carrier, error)
             else:
-                self.lose(carrier, error)  # it was asked for a sign of life, and can't give one
+                self.lose(carrier, error)  # the link was asked for a sign of life, and can't give one
             return None
         sent = carrier.in_flight.pop(request_id, None)
         if sent is None:
             return self._if_carrying(carrier, item)
         traffic = self.traffic
         if traffic.remembered.server is None and rules_out(error):
-            # Nothing has worked yet: the way is of no use, whatever the reason.
+            # Nothing has worked on this way yet, so it is of no use, whatever the reason.
             traffic.waiting[request_id] = sent
             self.lose(carrier, error)
             return None
@@ -400,7 +401,7 @@ class Ways:
                 carrier.blamed = error
                 self.suspect(carrier)
             return item
-        # One exchange failed, and perhaps the way with it: its task finds out.
+        # One exchange failed, and perhaps the whole way: the task of the way finds out.
         self.suspect(carrier)
         if certainly_not_done(error) or traffic.remembered.may_repeat(sent):
             if traffic.try_again(carrier, sent, item):

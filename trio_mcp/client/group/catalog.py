@@ -1,4 +1,4 @@
-"""The lists of a group's servers: gathered from all of them at once, and remembered to find names and URIs by."""
+"""The lists of a group's servers: gathered from all of them at once, and remembered for looking up names and URIs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ItemT = TypeVar("ItemT")
 MAX_AT_ONCE = 16
 """Servers asked for a list at the same time. Chosen: enough to hide latency without a burst of requests."""
 
-# Chosen: matching takes time in proportion, and this much stays within milliseconds.
+# Chosen: matching takes time in proportion to this, and stays within milliseconds.
 MAX_MATCH_WORK = 1_000_000
-"""The limit of work per server when matching a URI: its characters times those of the server's templates."""
+"""The limit per server when matching a URI: the length of the URI times the total length of the templates."""
 
 
 @attrs.frozen
@@ -123,7 +123,7 @@ class Catalog:
             try:
                 with about(server):
                     member = self._members.named(server)
-                    # Waiting for a server to come back takes no place: only requests count for the limit.
+                    # Waiting for a server to come back does not count towards the limit: only requests do.
                     client, _ = await self._members.client(server, {"timeout": timeout})
                     async with limiter:
                         found[server] = await get(member, client)
@@ -132,7 +132,7 @@ class Catalog:
             except Exception as exc:
                 errors[server] = exc
 
-        # It is a copy: servers may be added and removed while the others are asked.
+        # The names are copied: servers may be added and removed while the others are asked.
         asked = list(self._members.by_name) if servers is None else servers
         # Without servers the nursery below would run no task that could notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -140,10 +140,10 @@ class Catalog:
             for server in asked:
                 nursery.start_soon(ask, server)
         if mistakes:
-            # It is raised rather than listed for each server: the caller made a single mistake.
+            # The error is raised rather than listed for each server: the caller made a single mistake.
             raise mistakes[0]
         return Listed(
-            # They are in the order of the servers, not of their responses.
+            # Both dicts are in the order of the servers, not of their responses.
             {server: found[server] for server in asked if server in found},
             {server: errors[server] for server in asked if server in errors},
         )
@@ -158,7 +158,7 @@ class Catalog:
         return self._names.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """Take a name of the group apart: `ClientGroup.split`."""
+        """Split a name of the group: `ClientGroup.split`."""
         pair = self._names.split(name) if isinstance(name, str) else None
         if pair is None or pair[0] not in self._members.by_name:
             raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tools', 'prompts')}")
@@ -173,14 +173,13 @@ class Catalog:
             timeout: The time limit of the call that it is for.
 
         Raises:
-            McpError: If no server of the group can have it; an `UnknownTool` for a tool. A server's response would be
-                an `McpError` as well: a program that passes on a name which a model has invented has one error to
-                catch.
+            McpError: If no server of the group can have it; an `UnknownTool` for a tool. The error of a server would
+                be an `McpError` as well, so programs that pass on names from a model have only one error to catch.
         """
         if not isinstance(name, str):
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
         pair = self._names.split(name)
-        # A shortened name holds a hash, so its parts are known only from a list that was made here.
+        # A shortened name contains a hash, so its parts are known only from a list that was made here.
         if pair is None and self._names.is_shortened(name):
             await self.listed(f"{what}s", timeout)
             pair = self._names.split(name)
@@ -201,13 +200,13 @@ class Catalog:
         hint = did_you_mean(name, self._known(*kinds))
         if hint or not self._members.by_name:
             return hint
-        # At most ten are shown, as a group may have hundreds of servers.
+        # At most ten servers are shown, as a group may have hundreds.
         shown = ", ".join(map(repr, list(self._members.by_name)[:10]))
         return f"; names have the form 'server__name'; the servers are {shown}"
 
     @contextlib.contextmanager
     def using(self, server: str, what: str, name: str) -> Iterator[None]:
-        """Put the server's name on errors raised in the block, and the group's name of a tool that is unknown."""
+        """Put the server's name on errors raised in the block, and the group's names into an `UnknownTool`."""
         try:
             with about(server):
                 yield
@@ -220,8 +219,8 @@ class Catalog:
             # The server may have been removed during the call.
             member = self._members.by_name.get(server)
             known = {} if member is None else member.lists.get(f"{what}s", {})
-            # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well: there is
-            # no hint if the name is listed.
+            # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well, so a hint
+            # is added only if the name is not listed.
             if what == "prompt" and exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
                 # The text is changed in place: the caller gets the server's own error, with its code and its data.
                 exc.message += did_you_mean(name, known)
@@ -255,7 +254,7 @@ class Catalog:
             raise LocalProtocolError(f"the servers {names} all have {uri!r}; say which with server={found[0]!r}")
         away = [repr(name) for name, member in self._members.by_name.items() if member.client is None]
         asked = f"; not connected, so not asked: {', '.join(away)}" if away else ""
-        # It is an McpError, as a server's own response would be.
+        # This is an McpError, as a server's own error would be.
         raise McpError(
             INVALID_PARAMS,
             f"no server of the group lists {uri!r} or has a template that matches it{asked}; "
@@ -266,7 +265,7 @@ class Catalog:
         """Return the servers that list a URI or, if none does, those with a template matching it."""
         lists = {name: member.lists for name, member in self._members.by_name.items()}
         listing = [name for name, known in lists.items() if any(uri in known.get(kind, ()) for kind in BY_URI)]
-        # A URI that is listed is certain; a template may match by chance, so it counts only if no server lists the URI.
+        # A listed URI is certain; a template may match by chance, so templates are used only if no server lists it.
         return listing or [
             name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
         ]
@@ -277,8 +276,8 @@ class Catalog:
                 for kind in BY_URI:
                     await self._list_of(kind, member, client, timeout)
             except Exception:
-                # It is marked as listed, so that the next look-up does not ask again; `server_of` lists again if it
-                # finds nothing.
+                # The server is marked as listed, so that the next look-up does not ask it again; `server_of` lists
+                # again if it finds nothing.
                 for kind in BY_URI:
                     member.lists.setdefault(kind, {})
                 raise

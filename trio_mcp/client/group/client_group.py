@@ -41,9 +41,9 @@ class ClientGroup(EnteredOnce):
     Each server has its own task, which connects to it and reconnects when the connection is lost. The failure of one
     server does not affect the others. An exception raised in the block leaves it unchanged.
 
-    A call to a server that is not connected waits if the server could be back within ``max_wait`` seconds; otherwise it
-    raises `TransportError` at once, with the cause. Errors that the library raises for a server name it in their text,
-    and in their attribute ``server``.
+    A call to a server that is not connected waits if the server could be back within ``max_wait`` seconds; otherwise
+    the call raises `TransportError` at once, with the cause. Errors that the library raises for a server name the
+    server in their text, and in their attribute ``server``.
 
     Args:
         servers: The target of each server, by its name in the group.
@@ -67,7 +67,7 @@ class ClientGroup(EnteredOnce):
         own = {name: value for name, value in settings.items() if name not in of_clients}
         given = completed(GroupOptions, own)
         per_server = given["per_server"] or {}
-        # A slip in a name is refused: it would leave the server without its options, and nothing would tell.
+        # A misspelt name is refused: otherwise the server would silently be left without its options.
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
@@ -109,8 +109,8 @@ class ClientGroup(EnteredOnce):
             arguments: Further arguments of `ClientGroup`.
 
         Raises:
-            ConfigError: If the configuration is invalid. It lists every problem, with file, line and server. Unless
-                ``require`` is ``"all"``, a server whose entry is invalid only fails itself.
+            ConfigError: If the configuration is invalid. The error lists every problem, with file, line and server.
+                Unless ``require`` is ``"all"``, an invalid entry does not raise here; only its own server fails.
             TypeError, ValueError: If an argument is invalid, or there is no transport for a server's URL.
         """
         load = load_config if arguments.get("require", "all") == "all" else load_members
@@ -124,8 +124,8 @@ class ClientGroup(EnteredOnce):
     async def aclose(self) -> None:
         """Close all connections, gracefully and at the same time, from any task. Closing again does nothing.
 
-        Pending calls raise `SessionClosed`. It takes as long as the slowest of the clients. When cancelled, they are
-        closed without waiting.
+        Pending calls raise `SessionClosed`. Closing takes as long as the slowest of the clients. When cancelled, the
+        clients are closed without waiting.
         """
         await self._members.aclose()
 
@@ -156,8 +156,8 @@ class ClientGroup(EnteredOnce):
     async def remove(self, name: str) -> None:
         """Remove a server from the group and close its connection.
 
-        Calls waiting for it raise `SessionClosed`. Its name is free at once. When cancelled, the connection is closed
-        without waiting.
+        Calls waiting for the server raise `SessionClosed`. Its name is free at once. When cancelled, the connection is
+        closed without waiting.
 
         Raises:
             LocalProtocolError: If there is no such server.
@@ -174,12 +174,12 @@ class ClientGroup(EnteredOnce):
     def join(self, server: str, name: str) -> str:
         """Return the group's name for a server's tool or prompt: ``server__name``, or a shortened form of it.
 
-        It depends on the two names alone.
+        The result depends on the two names alone.
         """
         return self._catalog.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """Return the server that a name of the group stands for, and the server's own name for the tool or prompt.
+        """Return the server that a name of the group refers to, and the server's own name for the tool or prompt.
 
         Raises:
             LocalProtocolError: If it is not a name of the group, or a shortened one that has not been listed yet.
@@ -241,20 +241,20 @@ class ClientGroup(EnteredOnce):
         Args:
             name: Its name in the group.
             arguments: Its arguments.
-            result_type: As in `Client.call_tool`, like the rest.
+            result_type: As in `Client.call_tool`.
             meta: Further entries for the request's ``_meta``.
-            limits: ``timeout``, ``on_progress`` and so on.
+            limits: ``timeout``, ``on_progress`` and so on, as in `Client.call_tool`.
 
         Raises:
-            UnknownTool: If no server of the group can have such a tool, or its server has none of that name. The
-                suggestions are names of the group.
+            UnknownTool: If no server of the group can have such a tool, or its server does not have it. The suggestions
+                are names of the group.
             TransportError: If its server is not connected, or is lost before it responds.
             McpError: If the server refuses.
 
         Further errors, which name the server, and cancellation as in `Client.call_tool`.
         """
-        # This may list tools, to learn what a shortened name stands for. The server's client is looked up after that,
-        # as the connection may have been replaced meanwhile.
+        # This may list tools, to learn what a shortened name refers to. The server's client is looked up after that, as
+        # the connection may have been replaced meanwhile.
         server, tool = await self._catalog.find(name, "tool", _patience(limits))
         with self._catalog.using(server, "tool", name):
             client, limits = await self._members.client(server, limits)
@@ -274,8 +274,8 @@ class ClientGroup(EnteredOnce):
         Args:
             name: Its name in the group.
             arguments: Its arguments.
-            meta: As in `Client.get_prompt`, like the rest.
-            limits: ``timeout`` and so on.
+            meta: As in `Client.get_prompt`.
+            limits: ``timeout`` and so on, as in `Client.get_prompt`.
 
         Raises:
             McpError: If no server of the group can have such a prompt, or its server refuses.
@@ -318,10 +318,11 @@ class ClientGroup(EnteredOnce):
 
         Args:
             uri: Its URI.
-            server: The server to read it from. None picks the server that lists it, or if none does, the one with a
-                template that matches it. Servers that are not connected count only if they have listed it before.
-            meta: As in `Client.read_resource`, like the rest.
-            limits: ``timeout`` and so on.
+            server: The server to read from. None picks the server that lists the URI, or if no server does, the one
+                with a template that matches it. Servers that are not connected are considered only if they have listed
+                their resources before.
+            meta: As in `Client.read_resource`.
+            limits: ``timeout`` and so on, as in `Client.read_resource`.
 
         Raises:
             TypeError: If the URI is not a string.
@@ -357,7 +358,7 @@ class ClientGroup(EnteredOnce):
             argument: The name of the argument.
             value: The part typed so far.
             server: The server of the template; None picks the one that lists it.
-            context: As in `Client.complete`, like the rest.
+            context: As in `Client.complete`.
             timeout: Seconds to wait.
             meta: Further entries for the request's ``_meta``.
 
@@ -369,7 +370,7 @@ class ClientGroup(EnteredOnce):
         """
         if isinstance(ref, PromptReference):
             server, name = await self._catalog.find(ref.name, "prompt", timeout)
-            # It is a copy: the caller's reference keeps the name in the group.
+            # The reference is copied: the caller's own keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
         # A URI template has no prefix of the group, so its server is looked up like that of a URI.
         elif server is None and isinstance(ref, ResourceTemplateReference):

@@ -30,7 +30,7 @@ State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
 LEAST_LEFT = 0.001
-"""The least that is left, in seconds, for a call whose server came back at the last moment. Chosen."""
+"""The least time, in seconds, that is left for a call whose server came back at the last moment. Chosen."""
 
 
 @attrs.frozen
@@ -58,8 +58,8 @@ class Member:
         tried: Whether the first attempt to connect has succeeded or failed.
         first_failure: The exception of that attempt, if it failed.
         ended: Set when none of its tasks runs any more.
-        lists: What it has listed since it was connected, by kind: the group's names of its tools and prompts, the URIs
-            of its resources, its URI templates. A kind that has not been listed is missing.
+        lists: The items that the server has listed, by kind: the group's names of its tools and prompts, the URIs of
+            its resources, its URI templates. A kind that has not been listed is missing.
         usual: The limits of calls that set none themselves.
     """
 
@@ -78,7 +78,7 @@ class Member:
         self.ended = trio.Event()
         self.lists: dict[str, dict[str, None]] = {}
         if isinstance(target, StdioServerParameters) and target.label is None:
-            target = attrs.evolve(target, label=name)  # the output of several servers ends up in one place
+            target = attrs.evolve(target, label=name)  # several servers may write to the same terminal or log
         self._target = target
         # The client's notifications pass through here first: the catalog must not use lists that have changed.
         self._options = {**options, "on_message": self._heard}
@@ -90,7 +90,7 @@ class Member:
         # This is set while connected: cancelling it closes the client gracefully.
         self._serving: trio.CancelScope | None = None
         self._ending = False
-        # The client is thrown away: making it raises now, in the caller's task, if an argument is invalid.
+        # This client is discarded: making it raises now, in the caller's task, if an argument is invalid.
         self._new_client()
         calls, timeout = (options.get("options") or SessionOptions()).calls, options.get("timeout", USE_SESSION)
         self.usual = calls if timeout is USE_SESSION else attrs.evolve(calls, timeout=timeout)
@@ -127,7 +127,7 @@ class Member:
                 await self._stay_connected()
         finally:
             self._client = None
-            # This is done even when cancelled: calls that wait for this server must not wait any longer.
+            # The status changes even after a cancellation: calls that wait for this server must not wait any longer.
             self._become(ServerStatus("closed", self.status.cause))
             self.ended.set()
 
@@ -139,7 +139,7 @@ class Member:
         (self._serving or self._scope).cancel("the server is being removed from its group")
 
     def end_now(self) -> None:
-        """Close it without waiting."""
+        """Close the connection without waiting."""
         self._ending = True
         self._scope.cancel("the group is left")
 
@@ -147,7 +147,8 @@ class Member:
         failures = 0
         while not self._ending:
             self._become(ServerStatus("connecting", self.status.cause))
-            # This is infinite until it is connected, so that a failed attempt never counts as a connection that lasted.
+            # This is infinite until the client is connected, so that a failed attempt never counts as a connection that
+            # lasted.
             connected_at = math.inf
             try:
                 async with self._new_client() as client:
@@ -159,17 +160,17 @@ class Member:
             except Exception as exc:
                 cause = exc
             finally:
-                # From here on `ask_to_end` has to cancel all of the task: a scope that was left would cancel nothing.
+                # From here on `ask_to_end` has to cancel the whole task: a scope that was left would cancel nothing.
                 self._client = self._serving = None
-            # It was removed while it was connected or connecting, which is not a failure to report.
+            # The server was removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
                 return
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
-            # An invalid entry of a configuration stays invalid: it was read once. And a person must not be asked to
-            # sign in again and again. Otherwise the delay has jitter, so that the servers of a group that were lost
-            # together don't all come back at once.
+            # An invalid entry of a configuration stays invalid, as it is read only once; and a person must not be asked
+            # to sign in again and again. In all other cases there is a delay, with jitter, so that servers that were
+            # lost together don't all come back at once.
             final = isinstance(cause, ConfigError) or asks_anew(cause)
             delay = None if final else self._reconnect.wait(failures, random.random)
             await self._fail(cause, delay)
@@ -180,8 +181,7 @@ class Member:
             self._client = client
             self.forget_resources()  # a restarted server may offer other resources
             self._become(ServerStatus("connected"))
-            # This is the only wait inside the client's block: it ends with the loss of the server, or with
-            # `ask_to_end`.
+            # This is the only wait inside the client's block; the loss of the server or `ask_to_end` ends it.
             await client.session.wait_closed()
 
     async def _fail(self, cause: Exception, delay: float | None) -> None:
@@ -190,7 +190,8 @@ class Member:
         retry_at = None if delay is None else trio.current_time() + delay
         logger.debug("server %r failed: %s", self.name, cause)
         self._become(ServerStatus("failed", cause, retry_at))
-        # Without a further attempt the task still waits: its status, and its place in the group, last until removal.
+        # If there is no further attempt, the task still waits here: the server stays in the group, with its status,
+        # until it is removed.
         await trio.sleep_until(math.inf if retry_at is None else retry_at)
 
     def _become(self, status: ServerStatus) -> None:
@@ -205,7 +206,7 @@ class Member:
         """Return the error for a call that can't be made now."""
         status = self.status
         if status.state == "closed":
-            error: TransportError = SessionClosed("the connection is closed: it was removed, or the group has ended")
+            error: TransportError = SessionClosed("the connection is closed: the server was removed or the group ended")
         elif status.state == "connecting":
             error = TransportError("is not connected yet" + _because(status.cause))
         elif status.retry_at is None:
@@ -214,7 +215,7 @@ class Member:
             seconds = max(0.0, status.retry_at - trio.current_time())
             error = TransportError(f"is not connected; the next attempt is in {seconds:.1f} s" + _because(status.cause))
         error.server = self.name
-        # The member keeps the cause of the last failure, so every call raises a new error with it.
+        # The member keeps the cause of the last failure, so each call gets a new error with that cause.
         error.__cause__ = status.cause
         return error
 
@@ -223,7 +224,7 @@ class Members:
     """All servers of a group.
 
     Args:
-        require: As in `ClientGroup`, like all but the last.
+        require: As in `GroupOptions`.
         max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
         reconnect: The delays between attempts to connect.
         on_status: Called with each new status.
@@ -253,7 +254,7 @@ class Members:
         self._closing = False
 
     def named(self, name: str) -> Member:
-        """Return the server of a name.
+        """Return the server with a name.
 
         Raises:
             LocalProtocolError: If there is no such server.
@@ -272,11 +273,11 @@ class Members:
             self._nursery = nursery
             members = list(self.by_name.values())
             for member in members:
-                # The name is what a task tree of the program shows.
+                # The program's task tree shows this name.
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
             failures = {member.name: member.first_failure for member in members if member.first_failure is not None}
-            # A group without servers has none that failed: it may be filled later, with `add`.
+            # A group without servers does not fail here: it may be filled later, with `add`.
             if self._require == "any" and len(failures) == len(members) > 0:
                 raise _none_of(failures)
             yield
@@ -327,7 +328,7 @@ class Members:
         """Add a server without connecting to it.
 
         Raises:
-            TypeError, ValueError: If an argument is invalid, or there is a server of that name.
+            TypeError, ValueError: If an argument is invalid, or there is already a server of that name.
         """
         check_text("a server's name", name)
         if name in self.by_name:
@@ -345,7 +346,7 @@ class Members:
             # With `require="any"` or `"none"` a failure does not raise here: the server stays in the group and is tried
             # again.
             await self._first_attempts([member])
-            # It was removed, or the group was closed, during the first attempt.
+            # The server was removed, or the group was closed, during the first attempt.
             if member.status.state == "closed":
                 raise member.down()
         except BaseException:
@@ -358,7 +359,7 @@ class Members:
     async def remove(self, name: str) -> None:
         """Remove a server: `ClientGroup.remove`."""
         member = self.named(name)
-        # This comes before the wait, so that the name is free at once.
+        # The name is released before the wait, so that it is free at once.
         self._drop(name)
         await self._end([member])
 
@@ -379,7 +380,7 @@ class Members:
 
         Args:
             name: The name of the server.
-            limits: The limits of the call that it is for. It waits no longer than these allow.
+            limits: The limits of the call that the client is for. The wait is no longer than these allow.
 
         Returns:
             The client, and the limits that are left for the call.
@@ -394,7 +395,7 @@ class Members:
         client = await self._wait_for(member, min(self._max_wait, whole.patience))
         if whole.total_timeout is None:
             return client, limits
-        # `timeout` is for the response alone, like that of each page and round. On a busy machine, nothing may be left
+        # The wait does not count for `timeout`, which is for a single response. On a busy machine, nothing may be left
         # of the total by now.
         left = max(began + whole.total_timeout - trio.current_time(), LEAST_LEFT)
         return client, {**limits, "total_timeout": left}
@@ -404,7 +405,7 @@ class Members:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
         deadline = trio.current_time() + most
         with trio.move_on_at(deadline):
-            # This is checked at each change: once the next attempt comes after the deadline, waiting is pointless.
+            # The status is checked at each change: once the next attempt is after the deadline, waiting is pointless.
             while not _is_hopeless(member.status, deadline):
                 if (client := member.client) is not None:
                     return client
@@ -429,7 +430,7 @@ class ConnectedClients(Mapping[str, Client]):
         return member.client
 
     def __iter__(self) -> Iterator[str]:
-        # It is a list, because servers may come and go while the caller iterates.
+        # The names are put into a list, because servers may come and go while the caller iterates.
         return iter([name for name, member in self._members.items() if member.client is not None])
 
     def __len__(self) -> int:
@@ -448,7 +449,7 @@ def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
 
 def _raisable(name: str, failure: Exception) -> Exception:
     if not isinstance(failure, TrioMcpError):
-        # Errors of the library carry the server's name; a foreign exception gets it as a note, so that its type stays.
+        # Errors of the library have an attribute for the server's name; any other exception gets the name as a note.
         failure.add_note(f"while connecting to the server {name!r} of a group")
     return failure
 
@@ -468,5 +469,5 @@ def _plain_text(cause: Exception) -> str:
     """Return an exception's message without the name of the server."""
     if not isinstance(cause, TrioMcpError):
         return f"{type(cause).__name__}: {cause}"
-    # The message that quotes it names the server already.
+    # The message that quotes the exception already names the server.
     return str(cause).removeprefix(f"server {cause.server!r}: ")

@@ -1,4 +1,4 @@
-"""The arguments of a group of clients besides its servers."""
+"""The arguments of a group of clients after its servers."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +14,7 @@ __all__ = ["GroupOptions"]
 
 
 class GroupOptions(ClientOptions, total=False):
-    """The arguments of a `ClientGroup` besides its servers: those of `ClientOptions`, for each server, and these.
+    """The arguments of a `ClientGroup` after its servers: those of `ClientOptions`, for each server, and these.
 
     Attributes:
         require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to
