@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import signal
 import socket
 import stat
@@ -283,6 +284,14 @@ def test_bash_completes(tmp_path: Path, words: list[str], completed: set[str]) -
         ["bash", "-c", asking, "bash", *words], cwd=tmp_path, capture_output=True, text=True, timeout=30
     )
     assert (set(done.stdout.split()), done.stderr) == (completed, "")
+
+
+def test_the_zsh_script_has_one_word_for_each_command(tmp_path: Path) -> None:
+    """Some helps have an apostrophe, which must not end their quotes."""
+    listed = run(tmp_path, "completion", "zsh").stdout.partition("commands=(\n")[2].partition("\n    )")[0]
+    words = [word.partition(":") for word in shlex.split(listed)]
+    assert {name: help_ for name, _, help_ in words} == {name: command.help for name, command in COMMANDS.items()}
+    assert any("'" in command.help for command in COMMANDS.values())
 
 
 # --- trio-mcp run over HTTP: each option reaches the endpoint ---------------------------------------------------------

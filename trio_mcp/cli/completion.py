@@ -63,7 +63,9 @@ complete -o default -F _trio_mcp trio-mcp
 
 
 def _zsh() -> str:
-    commands = "\n".join(f"        '{name}:{command.help}'" for name, command in COMMANDS.items())
+    # In a quoted string of zsh an apostrophe is written as '\''.
+    helps = {name: command.help.replace("'", "'\\''") for name, command in COMMANDS.items()}
+    commands = "\n".join(f"        '{name}:{help_}'" for name, help_ in helps.items())
     cases = []
     for command in COMMANDS:
         rows = []
