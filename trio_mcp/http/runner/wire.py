@@ -183,7 +183,7 @@ class DeadlineStream:
 
 
 def address(name: Callable[[], Any]) -> tuple[str, int] | None:
-    """Return a socket's own or its peer's address in the form of ASGI; None if there is none, as for a Unix socket."""
+    """Return a socket's own or its peer's address in the form of ASGI; None for a Unix socket, or if it has gone."""
     # A peer that has already gone has no address any more; its connection fails later by itself.
     try:
         found = name()
