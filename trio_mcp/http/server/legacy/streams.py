@@ -194,7 +194,7 @@ class NumberedStream:
 
     @property
     def start(self) -> int:
-        """The number after which a writer without a cursor starts: the last one written, or the one before the queue."""
+        """The number after which a writer without a cursor starts: the last written, or the one before the queue."""
         return self.taken if self.stored else self.ready - len(self._queue or ())
 
     def drop(self) -> None:
