@@ -76,7 +76,7 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
 
 
 def split_frame(data: bytes, masked: bool, limit: int) -> SplitFrame | None:
-    """Return the incomplete text frame at the beginning of the data; None if there is none, or the parser must see it."""
+    """Return the incomplete text frame at the beginning of the data; None if there isn't one that needs no parser."""
     found = _read_head(data, 0, masked, limit)
     if found is None:
         return None
