@@ -60,7 +60,7 @@ NAMED_BY: Final = {
 }
 """The parameter that the `NAME` header repeats, by method."""
 
-# Section Value Encoding: a value that a header can't carry as it is is sent as Base64 between these two.
+# Section Value Encoding: a value that a header can't carry unchanged is sent as Base64 between these two.
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # RFC 9110, section 5.5, also tolerates bytes above 0x7f (obs-text). Here, text with such bytes must be encoded.

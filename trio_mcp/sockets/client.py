@@ -43,8 +43,7 @@ async def tcp_client(
     Args:
         url: The server's URL.
         ssl_context: How to check the server's certificate, for ``tls://``, and which certificate to present; the
-        default
-            is ``ssl.create_default_context()``.
+            default is ``ssl.create_default_context()``.
         max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
 
     Raises:
@@ -75,7 +74,7 @@ async def open_socket(
         address: The address.
         ssl_context: How to check the server's certificate.
         https_compatible: Whether TLS may end without a close_notify, as with HTTP, which marks the end of a body
-        itself.
+            itself.
 
     Raises:
         TransportError: If no server listens there, or the certificate is not accepted.

@@ -113,8 +113,7 @@ async def first_line(
     Args:
         receive: Returns the next bytes; empty at the end, at which the bytes so far are returned.
         max_size: Bytes after which an incomplete line is returned as it is: it can hardly be of another protocol, and
-        is
-            refused like any other line that is too long.
+            is refused like any other line that is too long.
         peer: The peer's name in error messages.
         deadline: The time by which the line must be complete.
 

@@ -47,8 +47,7 @@ async def stdio_server(
     Raises:
         LocalProtocolError: If this process already serves its standard streams.
         TransportError: If standard input or output is closed; or, at the end of the block, if one of them has failed
-        for
-            a reason other than that the client has left, such as a full disk.
+            for a reason other than that the client has left, such as a full disk.
     """
     check_on_trio()
     check_pipes()

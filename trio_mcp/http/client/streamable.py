@@ -241,7 +241,7 @@ class HttpLink:
             posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
-        """Send a message after the earlier ones that belong to the same request of the peer, or like it to none."""
+        """Send a message after all earlier ones for the same request of the peer, or for no request."""
         # Each waits for the one before: separate POSTs could overtake each other, and progress would go backwards.
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done

@@ -135,7 +135,7 @@ class HttpOptions:
     """Settings of an HTTP endpoint that have been checked, for endpoints that share them: ``options=HttpOptions(…)``.
 
     Args:
-        shared: Options to start from; the ``settings`` replace its settings.
+        shared: Options whose settings are used unless the ``settings`` replace them.
         settings: The settings of `HttpSettings`.
 
     Raises:

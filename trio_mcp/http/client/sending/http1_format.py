@@ -213,7 +213,7 @@ def _read(raw: bytes) -> ResponseHead:
         headers,
         frozenset(name for name, _ in found.headers),
         None if length is None else int(length),
-        # h11 lets no coding but chunked pass.
+        # h11 refuses every transfer coding but chunked.
         headers.get("transfer-encoding") is not None,
         # RFC 9112, section 9.3: whether to honor the keep-alive of HTTP/1.0 is the client's choice, too.
         found.http_version >= b"1.1" and "close" not in {option.strip() for option in options},

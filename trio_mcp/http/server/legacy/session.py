@@ -74,7 +74,7 @@ def read_event_id(text: str) -> tuple[int, int] | None:
 
 
 class HttpSession:
-    """A session: a connection to which POSTs feed messages, and a router for the messages that it sends.
+    """A session: a connection to which POSTs feed messages, and a router for the messages that the connection sends.
 
     Args:
         run: The run of the server.

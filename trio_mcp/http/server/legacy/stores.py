@@ -144,8 +144,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         ValueError: If a limit is not above 0.
         OSError: When the file is opened, if it can't be created, read or written, or has a second hard link.
         sqlite3.Error: When the file is opened, if it is not a database; later, if it can't grow; at any time, if
-        another
-            process has kept it locked for 30 seconds.
+            another process has kept it locked for 30 seconds.
 
     If an operation is cancelled before the thread has begun it, it has no effect; otherwise it continues until the
     database has finished.
