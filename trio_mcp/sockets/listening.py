@@ -101,11 +101,7 @@ def inherited_descriptors() -> list[int]:
         return []
     # The process id guards against variables that were meant for a parent process, which has not removed them.
     count = os.environ.get("LISTEN_FDS", "")
-    for name in (
-        "LISTEN_PID",
-        "LISTEN_FDS",
-        "LISTEN_FDNAMES",
-    ):  # not for processes that this server starts
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # not for processes that this server starts
         os.environ.pop(name, None)
     # `isdigit` alone would accept digits such as ², for which `int` fails.
     if not (count.isascii() and count.isdigit() and len(count) < 5):
