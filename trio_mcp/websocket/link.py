@@ -180,7 +180,7 @@ class WebSocketLink:
                 inbox.put(SessionMessage(TransportFailure(end.cause)))
         inbox.end()
         self._ended.set()
-        # Nothing can be sent any more, and the session must know.
+        # Nothing more can be sent, and the session must learn that.
         self._outbound.refuse()
 
     async def _send(self) -> None:

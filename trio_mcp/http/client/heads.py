@@ -157,7 +157,7 @@ class Failed:
     Attributes:
         error: The exception that the call raises, unless there is an ``answer``.
         trouble: Why it failed, which decides what to do next.
-        answer: The JSON-RPC error in the body, with the id of the request; None if the body holds something else.
+        answer: The JSON-RPC error in the body, with the id of the request; None if the body contains something else.
     """
 
     error: TransportError
@@ -245,10 +245,10 @@ def _trouble(
 
 
 def _is_modern(status: int, refusal: ErrorResponse | None, request: Request) -> bool:
-    """Return whether a refusal shows that the server speaks a modern revision."""
+    """Return whether a refusal shows that the server supports a modern revision."""
     if refusal is None:
         return False
-    # Every modern server has server/discover, so a server that does not know that method is not modern.
+    # Every modern server has server/discover, so a server that does not have that method is not modern.
     unknown_method = status == 404 and refusal.error.code == METHOD_NOT_FOUND
     return refusal.error.code in _MODERN_CODES or (unknown_method and request.method != "server/discover")
 

@@ -52,7 +52,7 @@ class Origins:
         return len(self._spoken)
 
     def recall(self, url: str) -> SpokenByOrigin | None:
-        """Return what the server of a URL last spoke; None if that is not known."""
+        """Return the era in which the server of a URL was last used; None if that is unknown."""
         origin = origin_of(url)
         found = self._spoken.get(origin)
         if found is None:
@@ -65,7 +65,7 @@ class Origins:
         return spoken
 
     def note(self, url: str, spoken: SpokenByOrigin) -> None:
-        """Remember what the server of a URL speaks."""
+        """Remember the era of the server of a URL."""
         origin = origin_of(url)
         self._spoken[origin] = spoken, self._clock()
         # Assigning to an existing key leaves it in its old place.
@@ -74,7 +74,7 @@ class Origins:
             self._spoken.popitem(last=False)
 
     def forget(self, url: str) -> None:
-        """Forget what the server of a URL speaks."""
+        """Forget the era of the server of a URL."""
         self._spoken.pop(origin_of(url), None)
 
     def clear(self) -> None:

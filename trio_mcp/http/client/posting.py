@@ -157,7 +157,7 @@ class Remote:
         endpoint: The URL that messages are posted to.
         answers_here: Whether a request's response comes in the HTTP response to its POST (over HTTP+SSE it does not).
         modern: The modern revision of the last request, if it was of the modern era.
-        not_modern: Whether the server has shown that it speaks no modern revision.
+        not_modern: Whether the server has shown that it supports no modern revision.
         nursery: The nursery of the link's tasks.
         sessions: The keeper of the session of the legacy era.
         mends: Functions that recover from trouble, by its kind; each returns whether to send the request once more.

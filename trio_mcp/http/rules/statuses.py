@@ -141,7 +141,7 @@ class CheckedRequest:
         meta: Its ``_meta``.
         era: The era whose rules apply.
         session: The session id that was sent, if the server has sessions.
-        revision: The revision spoken, once a rule has determined it.
+        revision: The revision in use, once a rule has determined it.
         client: What a modern request declares about its client, once a rule has read it.
     """
 

@@ -317,7 +317,7 @@ class LegacySessions:
         # The session above refuses an unknown revision; here it only has to fit into a header.
         revision = spoken if isinstance(spoken, str) and spoken.isascii() else ""
         self.session = LegacySession(self, exchange.request.params, revision, given)
-        if self.remote.not_modern:  # if the client did not try the modern era, the server may speak it nevertheless
+        if self.remote.not_modern:  # if the client has not tried the modern era, the server may still support it
             ORIGINS.note(self.remote.wire.url, "legacy")
         return answer
 

@@ -28,7 +28,7 @@ from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
 
-# Ten seconds (chosen), because sessions end much less often than requests, for which the client is told one second.
+# Ten seconds (chosen), because sessions end much less often than requests, whose refusals say one second.
 TOO_MANY_SESSIONS: Final = refuse(
     503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
 )
