@@ -18,7 +18,7 @@ from trio_mcp.link import Link
 __all__ = ["session_keeper", "sse_client"]
 
 _LEGACY: Final = "trio_mcp.http.client.legacy"
-_ABSENT: Final = "this installation does not support the legacy era over HTTP"
+_ABSENT: Final = "this installation does not speak the legacy era over HTTP"
 
 
 def session_keeper(remote: Remote) -> SessionKeeper:
@@ -53,7 +53,7 @@ class NoSessions:
 
     async def before(self, request: Request) -> SessionView | None:
         """Refuse a request of the legacy era."""
-        raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may support nothing else")
+        raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may speak nothing else")
 
     def announcing(self, done: trio.Event) -> None:
         """Do nothing."""
