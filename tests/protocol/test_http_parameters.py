@@ -44,7 +44,7 @@ def test_lawful_annotations_are_found_at_any_depth() -> None:
 A = annotated("A")
 SINGLE = ["items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else"]
 SINGLE += ["unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema"]
-ELSEWHERE = "is allowed only on what is reached through `properties` alone"
+ELSEWHERE = "must be on a property reached through `properties` alone"
 # One row for each rule that an annotation can break, and for each place where it must not be.
 INVALID: dict[str, tuple[Any, str]] = {
     "empty": (schema(a=annotated("")), "must be a non-empty string"),

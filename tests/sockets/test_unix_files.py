@@ -95,7 +95,7 @@ async def link(folder: Path) -> Path:
 async def test_what_is_not_a_socket_is_left_alone(make: Any, tmp_path: Path) -> None:
     path = await make(tmp_path)
     before = path.lstat()
-    with pytest.raises(OSError, match="there is something else, which is not a socket"):
+    with pytest.raises(OSError, match="the path exists, but is not a socket"):
         await Server("test").serve_unix(path)
     assert path.lstat() == before
 

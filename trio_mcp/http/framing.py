@@ -1,6 +1,6 @@
-"""The framing of an HTTP/1.1 message, for clients and servers: fields, chunks, and how much of it there may be.
+"""The framing of HTTP/1.1 messages, for clients and servers: fields, chunks, and the limits on them.
 
-It does no I/O.
+This module does no I/O.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Fields = list[tuple[bytes, bytes]]
 """Header fields: names in lower case, and values."""
 
 MAX_FRAMING: Final = 256 * 1024
-"""Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
+"""Bytes by which the framing of a body may exceed a quarter of the content (chosen): each chunk or frame costs time."""
 
 MAX_LINE: Final = 4096
-"""Bytes of a chunk's size with its extensions (chosen)."""
+"""Bytes of a line with a chunk's size and its extensions, or with a trailer (chosen)."""
 
 MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered by those that see the same heads again and again (chosen)."""
+"""Bytes of the longest head that is remembered by parsers that see the same heads again and again (chosen)."""
 
 MAX_SEEN_FIELDS: Final = 40
-"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
+"""The most fields of a head that is remembered (chosen): a short field takes many times its size in memory."""
 
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
-# It allows no white space before the colon and no control character but the tab, and so no line that is folded or ends
-# without CR LF.
+# This allows no white space before the colon and no control character but the tab, and so neither a folded line nor a
+# line that ends without CR LF.
 FIELD: Final = TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
 _TRAILER = re.compile(FIELD)  # RFC 9112, section 7.1.2
 # RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
@@ -62,11 +62,12 @@ class Chunks:
     """A chunked body while it arrives (RFC 9112, section 7.1). Trailers are checked and dropped.
 
     Args:
-        of_response: Whether it is the body of a response. Some servers pad the size of a chunk with spaces. A stream of
-            events may last for weeks with a chunk for each event, so the count of framing begins again with each chunk.
+        of_response: Whether it is the body of a response. If so, spaces after the size of a chunk are accepted, since
+            some servers send them, and the count of framing begins again with each chunk: a stream of events may last
+            for weeks with a chunk for each event.
 
     Attributes:
-        complete: Whether it has ended.
+        complete: Whether the body has ended.
     """
 
     __slots__ = ("_content", "_framing", "_left", "_line", "_of_response", "complete")
@@ -75,11 +76,11 @@ class Chunks:
         self._of_response = of_response
         self._left = 0  # bytes of the chunk that have not arrived
         self._line: Literal["size", "end of data", "trailer"] = "size"  # the kind of the next line
-        self._content = self._framing = 0  # bytes of either
+        self._content = self._framing = 0  # bytes so far
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Return the content in a buffer, and remove it with its framing.
+        """Return the content in a buffer, and remove it from there together with its framing.
 
         Raises:
             FramingError: If the framing is refused.
@@ -100,7 +101,7 @@ class Chunks:
             self._framing += len(line) + 2
             # RFC 9112, section 7.1.1: limit chunk extensions. This bounds the trailers as well.
             if self._framing - self._content // 4 > MAX_FRAMING:
-                raise FramingError(400, "the chunks of the body are more framing than content")
+                raise FramingError(400, "the chunks of the body have too much framing for their content")
             self._read(line)
         return bytes(content)
 
@@ -108,7 +109,7 @@ class Chunks:
         most = 0 if self._line == "end of data" else MAX_LINE
         end = buffer.find(b"\r\n", 0, most + 2)
         line = bytes(buffer[: end if end >= 0 else most + 2])
-        # This holds whatever may follow: a part of CR LF is all that a bad line has in common with a good one.
+        # A line is refused only if nothing that may still arrive could make it valid; a final CR may belong to CR LF.
         if b"\n" in line or b"\r" in line[:-1] or (end < 0 and len(line) > most + (line[-1:] == b"\r")):
             raise FramingError(400, "a line in the body ends without CR LF, or is too long")
         if end < 0:

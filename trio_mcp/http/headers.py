@@ -48,10 +48,10 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 
 MAX_URL: Final = 8000
-"""The longest URL accepted from a peer, in characters: what RFC 9110, section 4.1, asks everyone to support."""
+"""The longest URL accepted from a peer, in characters: the length that RFC 9110, section 4.1, asks all to support."""
 
-# Collected from the method table. A method names its parameter alike in every modern revision, so the revision is not
-# part of the key.
+# Collected from the method table. A method has the same parameter in every modern revision, so the revision is not part
+# of the key.
 NAMED_BY: Final = {
     spec.method: spec.name_header
     for revision in MODERN_REVISIONS
@@ -60,10 +60,10 @@ NAMED_BY: Final = {
 }
 """The parameter that the `NAME` header repeats, by method."""
 
-# Section Value Encoding: a value that a header can't carry as it is travels as Base64 between these two.
+# Section Value Encoding: a value that a header can't carry unchanged is sent as Base64 between these two.
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-# RFC 9110, section 5.5, also tolerates bytes above 0x7f (obs-text). Here such a text must come encoded.
+# RFC 9110, section 5.5, also tolerates bytes above 0x7f (obs-text). Here, text with such bytes must be encoded.
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
@@ -79,7 +79,7 @@ class Headers:
     def __init__(self, pairs: Iterable[tuple[bytes | str, bytes | str]] = ()) -> None:
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
-            # Latin-1 decodes any byte, so nothing fails here; a check that cares refuses the odd ones later.
+            # Latin-1 decodes any byte, so nothing fails here; later checks refuse unusual characters where they matter.
             key = (name.decode("latin-1") if isinstance(name, bytes) else name).lower()
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             self._values.setdefault(key, []).append(text.strip(" \t"))  # RFC 9110, section 5.5
@@ -98,15 +98,15 @@ class Headers:
     def get(self, name: str) -> str | None:
         """Return the value of a field, or None.
 
-        A field that was sent more than once gives all its values, joined by commas: that is what repeating a field
-        means (RFC 9110, section 5.3).
+        The values of a field that was sent more than once are joined by commas: that is what repeating a field means
+        (RFC 9110, section 5.3).
         """
         values = self._values.get(name.lower())
         return None if values is None else ", ".join(values)
 
     @property
     def media_type(self) -> str:
-        """The media type of the body, in lower case and without parameters; empty without a Content-Type."""
+        """The media type of the body, in lower case and without parameters; empty if there is no Content-Type."""
         return (self.get("Content-Type") or "").partition(";")[0].strip().lower()
 
     def as_dict(self) -> dict[str, str]:
@@ -124,15 +124,15 @@ class Headers:
 
 
 def encode_value(text: str) -> str:
-    """Encode a text so that it survives as a header value (section Value Encoding).
+    """Encode a string so that it survives as a header value (section Value Encoding).
 
-    An empty text is encoded, too: some intermediaries drop empty fields.
+    An empty string is encoded, too: some intermediaries drop empty fields.
 
     Raises:
-        ValueError: If the text contains a lone surrogate, which UTF-8 can't carry.
+        ValueError: If the string contains a lone surrogate, which UTF-8 can't carry.
     """
     plain = text and _PLAIN.fullmatch(text) and text == text.strip(" ")
-    # A plain text that happens to look encoded must be encoded, or the receiver would decode it.
+    # A plain string that happens to look encoded must be encoded, or the receiver would decode it.
     if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text
     return _PREFIX + base64.b64encode(text.encode()).decode() + _SUFFIX
@@ -155,7 +155,7 @@ def decode_value(value: str) -> str:
         text = data.decode()
     except (binascii.Error, UnicodeDecodeError):
         raise ValueError("is not valid Base64 of UTF-8") from None
-    # Python's decoder ignores stray bits in the last character. Each value shall have one spelling only.
+    # Python's decoder ignores stray bits in the last character, but each value must have only one spelling.
     if base64.b64encode(data).decode() != payload:
         raise ValueError("is not canonical Base64")
     return text
@@ -175,7 +175,7 @@ def standard_headers(request: Request) -> dict[str, str]:
     headers = {METHOD: request.method}
     parameter = NAMED_BY.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
-    # The server refuses any other type as invalid params.
+    # A name of any other type is not sent: the server refuses it as invalid params.
     if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers
@@ -184,12 +184,13 @@ def standard_headers(request: Request) -> dict[str, str]:
 def check_standard_headers(headers: Headers, request: Request) -> ErrorData | None:
     """Compare what the headers and the body of a request say (section Server Validation).
 
-    The version header is not checked: it decides which rules apply, so the caller has compared it already.
+    The version header is not checked: it decides which rules apply, so the caller has checked it already.
 
     Returns:
         The error to respond with, or None if they agree.
     """
-    # A repeated header is refused although RFC 9110 would join its values: intermediaries differ in which one they use.
+    # A repeated header is refused although RFC 9110 would join its values: intermediaries differ in which value they
+    # use.
     methods = headers.all(METHOD)
     if not methods:
         return mismatch(f"the header {METHOD} is missing; the body says {shown(request.method)}")
@@ -210,7 +211,7 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
     if len(names) > 1:
         return mismatch(f"the header {NAME} was sent more than once")
     given = names[0]
-    # The common case: plain, equal, and nothing to decode.
+    # The common case: the values are equal, and there is nothing to decode.
     if given == name and _PLAIN.fullmatch(given) and not given.startswith(_PREFIX):
         return None
     try:
@@ -255,5 +256,5 @@ def mismatch(reason: str) -> ErrorData:
 
 
 def shown(text: str) -> str:
-    """Return a text from a peer as it is quoted in a message: shortened, and without control characters."""
+    """Return a text from a peer, quoted for a message: shortened, and with control characters escaped."""
     return repr(text if len(text) <= 100 else text[:100] + "…")

@@ -1,4 +1,4 @@
-"""Tool arguments repeated as ``Mcp-Param-*`` headers: find them, write their values, check that they agree.
+"""Tool arguments that are repeated as ``Mcp-Param-*`` headers: finding them, writing their values, comparing them.
 
 2026-07-28 `basic/transports/streamable-http`, section Custom Headers from Tool Parameters.
 """
@@ -27,10 +27,10 @@ _TOKEN = re.compile(TOKEN.decode())
 _TYPES = ("string", "integer", "boolean")
 # The integers that every JSON implementation reads exactly (RFC 8259, section 6).
 _MAX_SAFE = 2**53 - 1
-# A number without an exponent. `repr` writes some fractions with one: these are compared as text.
+# A number without an exponent. `repr` writes some fractions with an exponent: these are compared as text.
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
-# Keywords that hold subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
+# Keywords that contain subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
 _ONE = (
     "items",
     "contains",
@@ -74,12 +74,12 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
     """Find the arguments that a tool wants repeated as headers.
 
     Raises:
-        ValueError: If an annotation breaks a rule of section Schema Extension; the message says which. This makes the
-            tool invalid: a client over HTTP leaves it out of its list.
+        ValueError: If an annotation breaks a rule of section Schema Extension; the message says which. Such a tool is
+            invalid: a client over HTTP leaves it out of the list of tools.
     """
     found: dict[str, ParameterHeader] = {}  # by the header's name in lower case
-    # This is a list instead of a recursion: a peer may nest a schema as deeply as it likes. The path is None below any
-    # keyword other than `properties`: an annotation there is an error, because no single argument would be meant.
+    # A list replaces recursion: a peer may nest a schema as deeply as it likes. The path is None below any keyword
+    # other than `properties`: an annotation there is an error, because it would not refer to a single argument.
     pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
     while pending:
         path, schema = pending.pop()
@@ -88,10 +88,10 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
         if ANNOTATION in schema:
             if not path:
                 raise ValueError(
-                    f"{ANNOTATION} is allowed only on what is reached through `properties` alone, not {_place(schema)}"
+                    f"{ANNOTATION} must be on a property reached through `properties` alone, not {_place(schema)}"
                 )
             parameter = _parameter(path, schema)
-            # Header names are case-insensitive, so two annotations that differ only in case would share a header.
+            # Header names are case-insensitive, so two annotations that differ only in case would name the same header.
             key = parameter.header.lower()
             if key in found:
                 where = f"{shown('.'.join(found[key].path))} and {shown('.'.join(path))}"
@@ -109,10 +109,10 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
 def parameter_values(arguments: Any, parameters: Iterable[ParameterHeader]) -> dict[str, str]:
     """Return the headers that repeat a call's arguments (section Client Behavior).
 
-    A value of a type that no header can hold is left out; the tool's own validation will refuse it.
+    A value of a type that no header can carry is left out; the tool's own validation will refuse it.
 
     Raises:
-        ValueError: If an integer is outside the range that these headers may carry, or a text contains a lone
+        ValueError: If an integer is outside the range that these headers may carry, or a string contains a lone
             surrogate.
     """
     headers = {}
@@ -137,7 +137,7 @@ def check_parameter_headers(
         if given is None:
             if isinstance(value, (str, int, float)):
                 return mismatch(f"the header {parameter.header} is missing, although {argument} has a value")
-            continue  # absent, or of a type that no header can hold: the tool's validation deals with it
+            continue  # absent, or of a type that no header can carry: the tool's validation handles it
         if headers.count(parameter.header) > 1:
             return mismatch(f"the header {parameter.header} was sent more than once")
         try:
@@ -159,7 +159,8 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
         raise ValueError(f"{what} must be a non-empty string")
     if not _TOKEN.fullmatch(name):
         raise ValueError(f"{what} must be an HTTP token (letters, digits and !#$%&'*+-.^_`|~), got {shown(name)}")
-    # A list of types has no single spelling as a header, so it is refused even if all of them are allowed.
+    # With a list of types, a value would have no single spelling as a header, so a list is refused even if all of its
+    # types are allowed.
     if not isinstance(kind, str) or kind not in _TYPES:
         got = shown(kind) if isinstance(kind, str) else "no single type"
         raise ValueError(f"{what} is allowed only for the types {', '.join(_TYPES)}, got {got}")
@@ -167,7 +168,7 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
 
 
 def _place(schema: dict[str, Any]) -> str:
-    # In a peer's schema, the name may be of any type.
+    # In a peer's schema, the value of the annotation may be of any type.
     name = schema[ANNOTATION]
     return f"where {shown(name)} is" if isinstance(name, str) else "elsewhere"
 
@@ -180,13 +181,13 @@ def _mapping(schema: dict[str, Any], keyword: str) -> Iterable[tuple[str, Any]]:
 def _text(parameter: ParameterHeader, value: Any) -> str | None:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool):  # before int, of which it is a subclass
+    if isinstance(value, bool):  # before int, of which bool is a subclass
         return "true" if value else "false"
     if isinstance(value, float):
         if not math.isfinite(value):
             return None  # not valid JSON either
         if not value.is_integer():
-            # The shortest text that reads back as the same number.
+            # `repr` is the shortest text that reads back as the same number.
             return repr(value)
         value = int(value)  # JSON does not distinguish 42.0 from 42
     if not isinstance(value, int):
@@ -206,10 +207,10 @@ def _agree(text: str, value: Any) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if not isinstance(value, (int, float)):
-        return False  # objects and lists have no header
-    # Compare as numbers, not as text: 42.0 equals 42 (section Server Validation).
+        return False  # objects and lists can't be sent in a header
+    # Numbers are not compared as text: 42.0 equals 42 (section Server Validation).
     if not _DECIMAL.fullmatch(text):
         return isinstance(value, float) and text == repr(value)
     if isinstance(value, float) and not value.is_integer():
         return float(text) == value
-    return Decimal(text) == value  # exact beyond 2**53, too, where float would round
+    return Decimal(text) == value  # exact beyond 2**53, too, where a float would be rounded

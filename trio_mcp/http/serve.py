@@ -23,15 +23,15 @@ __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 LAST_WORDS = 0.5
-"""Seconds after the grace in which the streams that were cut off get their end (chosen: they are only local writes)."""
+"""Seconds after the grace for ending the streams that were cut off (chosen: that takes only local writes)."""
 
 
 class ServeSettings(HttpSettings, total=False):
     """The settings of `Server.serve_http` and its siblings: those of `HttpSettings`, and these.
 
     Attributes:
-        options: The options of the endpoint, for endpoints that share them; the settings given beside them replace
-            theirs.
+        options: The options of the endpoint, for endpoints that share them; settings that are given as well replace
+            those in the options.
         config: A hypercorn configuration, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses. Its
             ``bind`` replaces ``host`` and ``port``.
     """
@@ -47,7 +47,7 @@ class RunSettings(ServeSettings, total=False):
     port: int
 
 
-async def serve_http(  # noqa: ASYNC128 - it passes task_status on
+async def serve_http(  # noqa: ASYNC128 - task_status is passed on
     server: Runnable,
     host: str,
     port: int,
@@ -72,9 +72,9 @@ async def serve_http(  # noqa: ASYNC128 - it passes task_status on
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
-    """Refuse tokens for a URL that is certainly not the one being served.
+    """Refuse a configuration whose tokens are for a URL that is certainly not the one being served.
 
-    Behind a proxy, or on an address that other machines reach, clients may know a server by another URL.
+    Behind a proxy, or on an address that other machines reach, clients may use another URL for the server.
 
     Args:
         resource: The URL that tokens are for.
@@ -83,18 +83,18 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
         options: The settings of the endpoint.
 
     Raises:
-        ValueError: If that is certainly not what is served.
+        ValueError: If ``resource`` is certainly not the URL being served.
     """
     parts = urlsplit(resource)
-    if parts.scheme == "https":  # a proxy speaks it: what is served here is plain HTTP
+    if parts.scheme == "https":  # TLS ends at a proxy, because only plain HTTP is served here
         return
     if not port or not all(each == "localhost" or is_loopback(each) for each in (host, parts.hostname or "")):
         return
-    # Clients accept the server's URL, or one above it by whole segments.
+    # Clients accept the server's URL, or that of a parent path (by whole segments).
     above = f"{options.endpoint}/".startswith(f"{parts.path.rstrip('/')}/")
     if (parts.port or 80) != port or not above:
         served = f"http://{host}:{port}{options.endpoint}"
-        raise ValueError(f"tokens for {resource} would be useless here: what is served is {served}")
+        raise ValueError(f"tokens for {resource} would be useless here: the URL being served is {served}")
 
 
 async def _serve(
@@ -106,8 +106,8 @@ async def _serve(
 ) -> None:
     options = app.options
     settings = options.settings
-    # `cut` cancels what still runs when the grace is over. The runner waits a moment longer, so that the streams cut
-    # off get a proper end instead of a dropped connection.
+    # `cut` cancels what is still running when the grace is over. The runner waits a moment longer, so that the streams
+    # that are cut off get a proper end instead of a dropped connection.
     limits = ServerLimits(
         settings["max_connections"],
         settings["write_timeout"],
@@ -119,7 +119,7 @@ async def _serve(
 
     async def end() -> None:
         await stop.wait()
-        # `cut` sleeps in this scope. Its deadline is set only now: the grace starts with the shutdown.
+        # `cut` sleeps in the scope `grace`, whose deadline is set only now: the grace starts with the shutdown.
         grace.deadline = trio.current_time() + settings["grace"]
         await app.end()
 
@@ -128,11 +128,11 @@ async def _serve(
             await trio.sleep_forever()
         app.cut()
 
-    # The outer block cancels what is inside it only after listeners were told of the end, so their streams are still
-    # served at that point.
+    # The outer block cancels its contents only after listeners have been told of the end, so that their streams are
+    # still served at that point.
     async with run.ending_gracefully(), background_nursery() as nursery:
 
-        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it passes it on
+        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - task_status is passed on
             await serve_asgi(
                 app,
                 runner_settings,
@@ -142,7 +142,7 @@ async def _serve(
                 idle=app.idle,
                 task_status=task_status,
             )
-            # Connections have ended by now, but a handler of a session runs on without one.
+            # Connections have ended by now, but a handler of a session may still be running without one.
             await app.idle()
             nursery.cancel_scope.cancel("the server has ended")
 
@@ -150,6 +150,6 @@ async def _serve(
         urls: list[str] = await start(nursery, serve)
         url = urls[0] + options.endpoint
         if options.endpoint == settings["websocket_path"] != settings["path"]:
-            url = "ws" + url.removeprefix("http")  # the same with TLS: wss
+            url = "ws" + url.removeprefix("http")  # https becomes wss
         task_status.started(url)
-        await trio.sleep_forever()  # cancelled when the server has ended
+        await trio.sleep_forever()  # until `serve` cancels the nursery

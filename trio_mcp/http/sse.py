@@ -1,7 +1,7 @@
 """Server-sent events: from a byte stream to events and back.
 
-https://html.spec.whatwg.org/multipage/server-sent-events.html. Only CR, LF and CRLF end a line: JSON may contain
-U+2028 and the like, where `str.splitlines` would split.
+https://html.spec.whatwg.org/multipage/server-sent-events.html. Only CR, LF and CRLF end a line: JSON may contain other
+characters at which `str.splitlines` would split, such as U+2028.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = [
 
 _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
-"""The bytes that a line may have in addition to its value."""
+"""The most bytes that a line may have in addition to its value."""
 _RETRY_DIGITS = 9
 """Digits of a ``retry`` field, in milliseconds, beyond which the time is capped: 10**9 ms are more than eleven days.
 
-The cap comes before `int`, which refuses a number of thousands of digits."""
+The length is checked before `int` is called, which refuses a number of thousands of digits."""
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ class ServerSentEvent:
     """One event.
 
     Attributes:
-        data: Its data as received. Whether it is UTF-8 is checked later, by `codec.decode`. Empty in a priming event.
+        data: Its data as received, empty in a priming event. `codec.decode` checks later whether it is UTF-8.
         event: Its type.
         id: The last event id of the stream, up to and including this event; empty if there was none.
     """
@@ -59,7 +59,7 @@ class EventDecoder:
         max_message_size: The longest data of one event that is accepted, in bytes.
 
     Attributes:
-        last_event_id: What to send as ``Last-Event-ID`` to resume the stream; empty if the stream gave no id.
+        last_event_id: The value of ``Last-Event-ID`` with which to resume the stream; empty if the stream had no id.
         retry: The time to wait before reconnecting, in seconds, if the server has set one.
     """
 
@@ -69,11 +69,12 @@ class EventDecoder:
         self.last_event_id = ""
         self.retry: float | None = None
         self._first = True  # only the first line may begin with a byte order mark
-        self._after_cr = False  # the last chunk ended in CR; an LF at the start of the next belongs to it
-        # Two buffers: the line being read, which a chunk may have cut, and the event's data, which may be many lines.
+        self._after_cr = False  # the last chunk ended with CR; an LF at the start of the next one belongs to that
+        # There are two buffers: for the line being read, which may be cut, and for the event's data, which may be many
+        # lines.
         self._line = _Bounded(max_message_size + _PREFIX)
         self._data = _Bounded(max_message_size)
-        self._has_data = False  # an empty data field counts, too
+        self._has_data = False  # even an empty data field counts
         self._broken = False  # a field other than data was over the limit
         self._event = ""
         # The id of the event being read. It becomes `last_event_id` when the event is complete: if the stream breaks
@@ -82,16 +83,16 @@ class EventDecoder:
 
     def resumed(self) -> EventDecoder:
         """Return a decoder for the connection that resumes this stream after the last complete event."""
-        # The rest of a cut-off event does not carry over, as the server sends that event once more.
+        # The beginning of an event that was cut off is dropped, because the server sends that event again.
         decoder = EventDecoder(self.max_message_size)
         decoder.last_event_id = decoder._id = self.last_event_id
         decoder.retry = self.retry
         return decoder
 
     def feed(self, chunk: bytes | bytearray) -> Iterator[ServerSentEvent | Malformed]:
-        """Take what was read from the stream, and yield every event that is now complete.
+        """Take bytes that were read from the stream, and yield every event that is now complete.
 
-        Consume the iterator before feeding again.
+        The iterator must be consumed before the next call.
         """
         if not chunk:
             return
@@ -99,7 +100,7 @@ class EventDecoder:
         if self._after_cr and chunk.startswith(b"\n"):  # the second half of a CRLF
             chunk = chunk[1:]
         self._after_cr = False
-        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line; the search runs at the speed of memory
+        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line; the search is as fast as memory
             self._line.add(chunk)
             return
         # One call in C cuts the whole chunk, which keeps long streams cheap. `bytes.splitlines` splits at CR, LF and
@@ -113,7 +114,7 @@ class EventDecoder:
                 event = self._take_line(self._line)
                 self._line = _Bounded(self._line.limit)
             else:
-                event = self._take(line)  # by far the most common case: the line came in one chunk
+                event = self._take(line)  # by far the most common case: the whole line is in one chunk
             if event is not None:
                 yield event
         self._line.add(rest)
@@ -122,8 +123,8 @@ class EventDecoder:
     def _take_line(self, line: _Bounded) -> ServerSentEvent | Malformed | None:
         if not line.over:
             return self._take(line.content())
-        # Only the beginning and the end of the line are left. For `data` they go on to the event, whose `Malformed`
-        # may find the request's id in them; any other field this long makes the event unusable.
+        # Only the beginning and the end of the line have been kept. Those of `data` are passed on to the event, whose
+        # `Malformed` may find the request's id in them; any other field of this length makes the event unusable.
         head = line.head
         if self._first:
             self._first, head = False, head.removeprefix(_BOM)
@@ -159,13 +160,13 @@ class EventDecoder:
         return None
 
     def _separate(self) -> None:
-        # The standard joins several data fields of one event by LF.
+        # According to the standard, several data fields of one event are joined by LF.
         if self._has_data:
             self._data.add(b"\n")
         self._has_data = True
 
     def _dispatch(self) -> ServerSentEvent | Malformed | None:
-        # An event without a data field is not dispatched, but its id counts.
+        # An event without a data field is not dispatched, but its id is kept.
         self.last_event_id = self._id
         event: ServerSentEvent | Malformed | None = None
         if self._broken or self._data.over:
@@ -208,8 +209,8 @@ class _Bounded:
         self.size += len(piece)
 
     def add_oversize(self, head: bytes, tail: bytes, size: int) -> None:
-        """Record a piece that exceeds the limit, or of which only head and tail are known."""
-        # From here on memory stays bounded, however long the piece goes on.
+        """Record a piece that exceeds the limit, or of which only the head and the tail are known."""
+        # From here on memory stays bounded, however long the data is.
         if not self.over:
             content = self.content()
             self.head, self.tail = content[:HEAD], content[-TAIL:]
@@ -226,7 +227,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
     """Encode one event.
 
     Args:
-        data: Its data, as UTF-8; line ends of any kind arrive as LF.
+        data: Its data, as UTF-8; the receiver gets line ends of any kind as LF.
         event: Its type; None for ``message``.
         id: Its id, for ``Last-Event-ID``.
 
@@ -240,7 +241,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
         if "\0" in id:
             raise ValueError(f"an event id must not contain NUL, got {id!r}")
         head += b"id: " + _single_line("id", id) + b"\n"
-    # Our own JSON has no line ends. CRLF is replaced first, as it is one line end, not two.
+    # Our own JSON has no line ends. CRLF is replaced first, because it is one line end, not two.
     if b"\n" in data or b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     return b"".join((head, b"data: ", data, b"\n\n"))
@@ -257,7 +258,7 @@ def encode_priming_event(id: str, retry: float | None = None) -> bytes:
 
 
 def encode_retry(seconds: float) -> bytes:
-    """Encode the time a client should wait before it reconnects; a server sends it before closing the connection."""
+    """Encode the time after which a client should reconnect; a server sends it before it closes the connection."""
     return _retry_line(seconds) + b"\n"
 
 
@@ -275,7 +276,7 @@ COMMENT: Final = encode_comment()
 
 
 def _retry_line(seconds: float) -> bytes:
-    # Up to this limit, the decoder above reads the number exactly.
+    # Below this limit, `EventDecoder` reads the number exactly.
     if not 0 <= seconds < 10**6:
         raise ValueError(f"retry must be between 0 and 1000000 seconds, got {seconds!r}")
     return b"retry: %d\n" % round(seconds * 1000)

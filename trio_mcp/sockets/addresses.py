@@ -1,4 +1,4 @@
-"""The addresses of sockets, as URLs: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and those of the web."""
+"""The addresses of sockets as URLs: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and those of the web."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def read_address(url: str) -> Address:
 
     Raises:
         TypeError: If it is not a string.
-        ValueError: If it is not a valid URL of one of these schemes.
+        ValueError: If it is not a valid URL with one of these schemes.
     """
     if not isinstance(url, str):
         raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
-    # `urlsplit` comes later, as it cuts at `?` and `#`: both may be part of a socket's path.
+    # `urlsplit` is called only later, because it cuts at `?` and `#`, which may be part of a socket's path.
     scheme = url.partition(":")[0].lower()
     if scheme == "unix":
         return Address(url, scheme, unix_path(url))
@@ -54,17 +54,17 @@ def read_address(url: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError as exc:
         raise ValueError(f"{url!r} is not a valid URL: {exc}") from None
-    # Nothing may follow the port: a path would be ignored silently. Port 0 can't be connected to.
+    # Nothing may follow the port: a path would be ignored silently. It is impossible to connect to port 0.
     if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
         raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
     return Address(url, scheme, parts.netloc, host, port)
 
 
 def web_address(url: str) -> tuple[Address, str]:
-    """Return where the server of a URL is, and the path with the query that it is asked for.
+    """Return the address of the server of a URL, and the path and query to request from it.
 
-    The address has neither user nor password: they belong neither in a Host header (RFC 9110, section 7.2) nor in a
-    report. It has no query either.
+    The address contains neither user nor password, which belong neither in a Host header (RFC 9110, section 7.2) nor in
+    a report; nor does it contain the query.
     """
     parts = urlsplit(url)
     scheme, usual_port = ("tls", 443) if parts.scheme in ("https", "wss") else ("tcp", 80)
@@ -86,12 +86,12 @@ def unix_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if text[:5].lower() == "unix:":
         text = text[5:]
-        # `unix://run/mcp` would name the host `run` (RFC 3986, section 3.2); most likely a slash is missing.
+        # `unix://run/mcp` would have the host `run` (RFC 3986, section 3.2); most likely a slash is missing.
         if text.startswith("//"):
             text = text[2:]
             if not text.startswith("/"):
                 raise ValueError(f"{path!r} is not a valid URL: write unix:/PATH, without a host")
-    # On Linux, a null character at the beginning names a socket without permissions (unix(7)).
+    # On Linux, a path that begins with a null character means a socket without permissions (unix(7)).
     if not text or "\0" in text:
         raise ValueError(f"the path of a Unix socket must not be empty or contain a null character, got {path!r}")
     if len(os.fsencode(text)) > LONGEST_PATH:
@@ -101,5 +101,5 @@ def unix_path(path: str | os.PathLike[str]) -> str:
 
 def url_of(scheme: str, host: str, port: int) -> str:
     """Return the URL of an address."""
-    # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
+    # An IPv6 address needs brackets, to separate its colons from that of the port (RFC 3986, section 3.2.2).
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -23,7 +23,7 @@ from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 __all__ = ["open_socket", "tcp_client", "unix_client"]
 
 OPENING_TIMEOUT = 10.0
-"""Seconds to connect, with the TLS handshake. Chosen, as for a WebSocket: another kind of server may never respond."""
+"""Seconds to connect, with any TLS handshake. Chosen, as for a WebSocket: another kind of server may never respond."""
 
 AGAIN = 0.01
 """Seconds between attempts to connect while the backlog of a Unix socket is full (chosen)."""
@@ -35,15 +35,15 @@ MAYBE_FULL = " before it responded: is it full?"
 async def tcp_client(
     url: str, *, ssl_context: ssl.SSLContext | None = None, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 ) -> AsyncIterator[Link]:
-    """Connect to a server on TCP, ``tcp://host:port``, or on TLS, ``tls://host:port``; that takes ten seconds at most.
+    """Connect to a server on TCP, ``tcp://host:port``, or on TLS, ``tls://host:port``, within ten seconds.
 
-    At the end of the block, what was sent before still goes out, as with `stream_link`. When cancelled, the connection
-    is closed at once.
+    At the end of the block, messages that were sent before are still delivered, as with `stream_link`. When cancelled,
+    the connection is closed at once.
 
     Args:
         url: The server's URL.
-        ssl_context: How to check the server's certificate, for ``tls://``, and which one to show; by default
-            ``ssl.create_default_context()``.
+        ssl_context: How to check the server's certificate, for ``tls://``, and which certificate to present; the
+            default is ``ssl.create_default_context()``.
         max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
 
     Raises:
@@ -73,7 +73,8 @@ async def open_socket(
     Args:
         address: The address.
         ssl_context: How to check the server's certificate.
-        https_compatible: Whether TLS may end without saying so, as it does with HTTP, which knows its own ends.
+        https_compatible: Whether TLS may end without a close_notify, as with HTTP, which marks the end of a body
+            itself.
 
     Raises:
         TransportError: If no server listens there, or the certificate is not accepted.
@@ -102,7 +103,8 @@ async def _encrypted(
 ) -> trio.SSLStream[trio.SocketStream]:
     encrypted = trio.SSLStream(stream, context, server_hostname=address.host, https_compatible=https_compatible)
     try:
-        # The first write would be too late: a certificate that is not accepted must fail the opening, within its time.
+        # Leaving it to the first write would be too late: a certificate that is not accepted must make the opening
+        # fail, within its time limit.
         await encrypted.do_handshake()
     except trio.BrokenResourceError as exc:
         stream.socket.close()
@@ -111,7 +113,7 @@ async def _encrypted(
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
         raise TransportError(text) from exc
-    # There is no `await` here: in a cancelled scope it would put a `Cancelled` in place of Ctrl-C.
+    # There is no `await` here: in a cancelled scope it would replace a `KeyboardInterrupt` by `Cancelled`.
     except BaseException:
         stream.socket.close()
         raise
@@ -147,13 +149,13 @@ async def _connected(path: str) -> trio.SocketStream:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        while True:  # noqa: ASYNC913 - there is one above
+        while True:  # noqa: ASYNC913 - there is a checkpoint above
             try:
-                # On a Unix socket this does not block: with a full backlog it fails with EAGAIN (connect(2)).
+                # On a Unix socket this does not block: if the backlog is full, it fails with EAGAIN (connect(2)).
                 sock.connect(path)
                 return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
             except BlockingIOError:
-                # Too many clients wait to be accepted. Trio's own `connect` would count it as connected.
+                # Too many clients wait to be accepted. Trio's own `connect` would consider the socket connected.
                 await trio.sleep(AGAIN)
     except OSError as exc:
         sock.close()
@@ -165,7 +167,7 @@ async def _connected(path: str) -> trio.SocketStream:
 
 def _why_not(path: str, exc: OSError) -> str:
     if isinstance(exc, ConnectionRefusedError):
-        # It is the same error for a file of another kind and for a socket that a server has left behind.
+        # The error is the same for a file of another kind and for a socket that a server has left behind.
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 return "it is not a socket"

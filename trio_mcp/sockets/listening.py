@@ -32,28 +32,28 @@ FIRST_INHERITED = 3
 """The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
 
 BACKLOG = 65535
-"""Connections that wait to be accepted, as `trio.open_tcp_listeners` has it: as many as the system allows."""
+"""Connections that may wait to be accepted: as in `trio.open_tcp_listeners`, as many as the system allows."""
 
 # Linux's defaults take two hours to notice a peer that has vanished (tcp(7)).
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Seconds of silence before the system asks whether the peer is still there, seconds between two such questions, and
-how many may go unanswered. Chosen: two minutes in all."""
+"""Seconds of silence before the system probes whether the peer is still there, seconds between two probes, and how many
+probes may get no response. Chosen: two minutes in total."""
 
 REMEDIES = {
     errno.EADDRINUSE: "is another server running there? Choose another port",
     errno.EADDRNOTAVAIL: "this machine has no such address",
-    errno.EACCES: "ports below 1024 need special rights; choose another one",
+    errno.EACCES: "ports below 1024 need special privileges; choose another one",
 }
-"""The advice about an address of the network that can't be bound."""
+"""The advice for a network address that can't be bound, keyed by the error number."""
 
 
 class PeerCredentials(NamedTuple):
-    """Who is at the other end of a Unix socket, as the system knows it (``SO_PEERCRED``, unix(7)).
+    """The process at the other end of a Unix socket, according to the system (``SO_PEERCRED``, unix(7)).
 
     Attributes:
-        pid: The process that has connected. It may have ended, and its number belong to another one.
-        uid: The user that it ran as.
-        gid: The group that it ran as.
+        pid: The id of the process that has connected. It may have ended, and its id may belong to another one by now.
+        uid: The user as whom it ran.
+        gid: The group as which it ran.
     """
 
     pid: int
@@ -62,7 +62,7 @@ class PeerCredentials(NamedTuple):
 
 
 def peer_credentials(sock: Any) -> PeerCredentials | None:
-    """Return who is at the other end of a Unix socket; None where the system does not know: only Linux does."""
+    """Return the credentials of the process at the other end of a Unix socket; None on systems other than Linux."""
     option = getattr(stdlib_socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -71,8 +71,8 @@ def peer_credentials(sock: Any) -> PeerCredentials | None:
 
 
 def keep_alive(sock: Any) -> None:
-    """Let the system notice a peer that has vanished."""
-    with contextlib.suppress(OSError):  # it is gone already
+    """Make the system probe for a peer that has vanished."""
+    with contextlib.suppress(OSError):  # the peer may be gone already
         sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
         for name, value in KEEP_ALIVE.items():
             # Not every system has all three: on macOS, TCP_KEEPIDLE has another name.
@@ -81,7 +81,7 @@ def keep_alive(sock: Any) -> None:
 
 
 def cannot_listen(where: str, exc: OSError) -> OSError:
-    """Return the error for an address of the network that can't be bound, which says what to do.
+    """Return the error for a network address that can't be bound, with advice.
 
     Args:
         where: The address.
@@ -92,23 +92,23 @@ def cannot_listen(where: str, exc: OSError) -> OSError:
 
 
 def inherited_descriptors() -> list[int]:
-    """Return the sockets that a service manager has handed over, and forget them.
+    """Return the sockets that a service manager has handed over, and remove the environment variables that name them.
 
-    This is systemd's protocol of socket activation, sd_listen_fds(3), which launchd wrappers and others speak as well:
+    This is systemd's protocol of socket activation, sd_listen_fds(3), which launchd wrappers and others use as well:
     there are ``LISTEN_FDS`` sockets from descriptor 3 on, if ``LISTEN_PID`` is this process.
     """
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    # The process id guards against variables that a parent was meant to see, and left behind.
+    # The process id guards against variables that were meant for a parent process, which has not removed them.
     count = os.environ.get("LISTEN_FDS", "")
-    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # for this server, and for no process that it starts
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # not for processes that this server starts
         os.environ.pop(name, None)
-    # `isdigit` alone would let through digits such as ², on which `int` fails.
+    # `isdigit` alone would accept digits such as ², for which `int` fails.
     if not (count.isascii() and count.isdigit() and len(count) < 5):
         raise OSError(errno.EINVAL, f"can't listen: LISTEN_FDS must be a number, got {count!r}")
     descriptors = range(FIRST_INHERITED, FIRST_INHERITED + int(count))
     for descriptor in descriptors:
-        # They came through an `exec`; a process that a handler starts must not keep the port open.
+        # The descriptors were inherited through `exec`; a process that a handler starts must not keep the port open.
         os.set_inheritable(descriptor, False)
     return list(descriptors)
 
@@ -122,7 +122,7 @@ def _inherited(*families: int) -> list[trio.SocketListener]:
     if sockets:
         logger.info("listening on the sockets of the service manager: %d", len(sockets))
     for sock in sockets:
-        # The manager may have bound it only; on a socket that listens already, this only sets the backlog.
+        # The manager may only have bound the socket; if it listens already, this only sets the backlog.
         sock.listen(BACKLOG)
     return [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
 
@@ -147,7 +147,8 @@ async def listen_tcp(
         for listener in listeners:
             await stack.enter_async_context(listener)
         names = [listener.socket.getsockname() for listener in listeners]
-        # The bound addresses are judged, not `host`: a name may resolve to any, and a manager chooses its own.
+        # The bound addresses are judged instead of `host`: a name may resolve to any address, and a service manager
+        # chooses its own.
         for name in names:
             if not (tls or allow_remote or is_loopback(name[0])):
                 raise ValueError(
@@ -180,23 +181,23 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
 
 @contextlib.contextmanager
 def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
-    path = unix_path(os.path.abspath(path))  # it may be longer than a relative one
-    # `bind` refuses any path that exists, even if the server that made it was killed.
+    path = unix_path(os.path.abspath(path))  # the absolute path may be too long even if the relative one is not
+    # `bind` refuses any path that exists, even if the server that created it was killed.
     _remove_stale(path)
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as sock:
         try:
             sock.bind(path)
         except OSError as exc:
             raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from None
-        # At the end, only device and inode show whose file this is.
+        # At the end, only the device and inode show whether the file is still ours.
         own = os.lstat(path)
         try:
-            # Before it listens, no client can connect, whatever the umask has made of the permissions.
+            # Until the socket listens, no client can connect, whatever permissions the umask has left.
             os.chmod(path, mode)
             sock.listen(BACKLOG)
             yield sock
         finally:
-            # Remove only our own file: another server may have taken the path meanwhile.
+            # Only our own file is removed: another server may have taken the path in the meantime.
             with contextlib.suppress(OSError):
                 if os.path.samestat(own, os.lstat(path)):
                     os.unlink(path)
@@ -206,17 +207,17 @@ def _remove_stale(path: str) -> None:
     """Remove a socket that a server has left behind.
 
     Raises:
-        OSError: If there is something else.
+        OSError: If another server listens at the path, or something other than a socket is there.
     """
     try:
-        # `stat` would follow a symbolic link: the link would be judged as the socket it points to, and removed.
+        # `stat` would follow a symbolic link: the link would be taken to be the socket to which it points, and removed.
         found = os.lstat(path)
     except OSError:
-        return  # if the folder is missing, `bind` says so
+        return  # if the folder is missing, `bind` reports that
     if not stat.S_ISSOCK(found.st_mode):
-        raise OSError(errno.EEXIST, f"can't listen on {path}: there is something else, which is not a socket")
+        raise OSError(errno.EEXIST, f"can't listen on {path}: the path exists, but is not a socket")
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as probe:
-        # It must not wait, even if the backlog of the other server is full.
+        # `connect` must not wait, even if the backlog of the other server is full.
         probe.setblocking(False)
         try:
             # Only a refused connection proves that no server listens.

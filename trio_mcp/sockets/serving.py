@@ -30,13 +30,13 @@ class SocketSession(Protocol):
     ending: bool
 
     async def end_listening(self) -> None:
-        """Send listeners the last changes, and tell them of the end; takes bounded time."""
+        """Send listeners the last changes, and tell them about the end; this takes bounded time."""
 
     async def wait_idle(self) -> None:
-        """Wait until no handler runs."""
+        """Wait until no handler is running."""
 
     async def aclose(self) -> None:
-        """Cancel what still runs, and close the link."""
+        """Cancel everything that is still running, and close the link."""
 
 
 class SocketRun(Protocol):
@@ -45,7 +45,7 @@ class SocketRun(Protocol):
     async def serve_opening(
         self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Any], object]
     ) -> None:
-        """Open a link and serve it until the client closes it; ``opened`` gets its session."""
+        """Open a link and serve it until the client closes it; ``opened`` is called with the session."""
 
 
 class SocketSettings(TypedDict, total=False):
@@ -59,7 +59,7 @@ class SocketSettings(TypedDict, total=False):
         grace: Seconds that requests under way are given when the server ends.
     """
 
-    # The same as over HTTP; docs/reference/limits.md has a table of all bounds.
+    # The defaults are the same as over HTTP; docs/reference/limits.md has a table of all bounds.
     max_message_size: Annotated[int, Default(4 * 1024 * 1024, check_count)]
     head_timeout: Annotated[float, Default(5.0, check_seconds)]
     max_connections: Annotated[int, Default(1000, check_count)]
@@ -76,7 +76,7 @@ async def serve_listeners(
     shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
     started: Callable[[], object],
 ) -> None:
-    """Serve connections until ``shutdown`` returns, and then until what is under way has ended.
+    """Serve connections until ``shutdown`` returns, and then until the work under way has ended.
 
     Args:
         run: The run of the server.
@@ -86,18 +86,19 @@ async def serve_listeners(
         shutdown: Returns when no new work should be accepted.
         started: Called when connections are accepted.
 
-    When cancelled, it responds to open ``subscriptions/listen`` requests and cancels everything else.
+    When cancelled, open ``subscriptions/listen`` requests get their responses, and everything else is cancelled.
     """
     server = _Server(run, settings, tls)
     async with closing(server.interrupt), trio.open_nursery() as serving:
         async with trio.open_nursery() as accepting:
-            # Two nurseries: cancelling this one closes the listeners, while connections run on in the other.
+            # There are two nurseries: cancelling this one closes the listeners, while connections continue in the
+            # other.
             await accepting.start(partial(trio.serve_listeners, server.serve, listeners, handler_nursery=serving))
             started()
             await shutdown()
             accepting.cancel_scope.cancel("the server is ending")
         deadline = trio.current_time() + settings["grace"]
-        # The last responses are written after the grace, which a client that does not read could delay.
+        # The last responses are written after the grace, within a bound: a client that does not read could delay them.
         serving.cancel_scope.deadline = deadline + LAST_WORDS
         await server.end(deadline)
 
@@ -116,7 +117,7 @@ class _Server:
         self._interruptions: list[BaseException] = []
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Serve a connection from its acceptance to its end; a failure ends this connection alone."""
+        """Serve a connection from its acceptance to its end; a failure ends only this connection."""
         if self._ending or self._count >= self._settings["max_connections"]:
             return  # trio closes it
         self._count += 1
@@ -125,7 +126,7 @@ class _Server:
         except Exception as exc:
             logger.error("a connection failed", exc_info=exc)
         except BaseException as exc:
-            # It is raised at the very end: closing the stream now might replace it by Cancelled.
+            # A KeyboardInterrupt is raised again at the very end: closing the stream might replace it by Cancelled.
             if (interruption := without_cancellation(exc)) is not None:
                 self._interruptions.append(interruption)
             raise
@@ -133,7 +134,7 @@ class _Server:
             self._count -= 1
 
     async def _serve(self, accepted: trio.SocketStream) -> None:
-        # The TLS handshake and the first message share it: being slow in both gains a client nothing.
+        # The TLS handshake and the first message share this deadline: a client gains nothing by being slow in both.
         deadline = trio.current_time() + self._settings["head_timeout"]
         metadata: dict[str, Any] = {}
         stream: trio.abc.Stream = accepted
@@ -146,7 +147,7 @@ class _Server:
             encrypted = trio.SSLStream(accepted, self._tls, server_side=True)
             if not await self._shake_hands(encrypted, deadline):
                 return
-            # Empty if the certificate was not verified, so handlers never see one that anyone could have made.
+            # The result is empty if no certificate was verified, so handlers never see one that anyone could have made.
             if certificate := encrypted.getpeercert():
                 metadata["certificate"] = certificate
             stream = encrypted
@@ -155,7 +156,7 @@ class _Server:
         def opened(session: SocketSession) -> None:
             sessions.append(session)
             self._sessions.add(session)
-            # In this case the server had begun to end, so `end` does not know the session.
+            # In this case the server had already begun to end, so `end` has missed the session.
             if self._ending:
                 accepted.socket.close()
 
@@ -172,7 +173,7 @@ class _Server:
         handshake = trio.CancelScope(deadline=deadline)
         self._handshakes.add(handshake)
         try:
-            # `end` no longer cancels a handshake that ends in the same moment.
+            # `end` can't cancel a handshake that succeeds at the same moment.
             return await accept_tls(stream, handshake) and not self._ending
         finally:
             self._handshakes.discard(handshake)
@@ -180,7 +181,7 @@ class _Server:
     async def end(self, deadline: float) -> None:
         """End each connection when its requests under way have ended, or at the deadline."""
         self._ending = True
-        # No request is under way in a handshake, so it gets no grace.
+        # During a handshake no request is under way, so it gets no grace.
         for handshake in self._handshakes:
             handshake.cancel("the server is ending")
         async with trio.open_nursery() as nursery:
@@ -189,7 +190,8 @@ class _Server:
 
     async def _end(self, session: SocketSession, deadline: float) -> None:
         session.ending = True
-        # Listeners are told outside the grace: that has a bound already, and must happen even if the grace is short.
+        # Telling the listeners is not limited by the grace: it has its own bound, and must happen even if the grace is
+        # short.
         await session.end_listening()
         with trio.CancelScope(deadline=deadline):
             await session.wait_idle()

@@ -26,16 +26,16 @@ from trio_mcp.types.error_codes import PARSE_ERROR
 __all__ = ["PeerTerms", "first_line", "link_on_terms", "stream_link"]
 
 LAST_WORDS = 10.0
-"""Seconds in all for the last messages, however steadily the peer reads them. Chosen: about 600 KB, at the least speed
-that `CLOSE_GRACE` allows."""
+"""Seconds in total for the last messages, however steadily the peer reads them. Chosen: enough for about 600 KB at the
+lowest speed that `CLOSE_GRACE` allows."""
 
 MOMENT = 0.5
-"""Seconds after a failed write in which what the peer sent before is still read. Chosen: it has arrived already."""
+"""Seconds after a failed write in which earlier data of the peer is still read. Chosen: it has already arrived."""
 
 
 @attrs.frozen
 class PeerTerms:
-    """The facts about a peer and the demands on it, besides the framing.
+    """The facts about a peer and the requirements on it, in addition to the framing.
 
     Attributes:
         peer: Its name in error messages.
@@ -60,20 +60,20 @@ async def stream_link(
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     metadata: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Link]:
-    """Send and receive messages over any stream of Trio, as lines: a serial port, a channel of SSH, a pipe.
+    """Send and receive messages as lines over any Trio stream, such as a serial port, an SSH channel or a pipe.
 
-    The peer may be a client or a server, which frames its messages in the same way. The block closes the stream at its
-    end: what was sent before still goes out, for as long as the peer reads it, for at most ten seconds. When cancelled,
-    it closes the stream at once.
+    The peer may be a client or a server, and must frame its messages in the same way. The block closes the stream at
+    its end: messages that were sent before are still delivered, as long as the peer reads them, for at most ten
+    seconds. When cancelled, it closes the stream at once.
 
     Args:
-        stream: The stream. One that can't close one direction alone (`trio.abc.HalfCloseableStream`) is closed as a
+        stream: The stream. Unless it can close one direction alone (`trio.abc.HalfCloseableStream`), it is closed as a
             whole when this side has nothing more to send.
         max_message_size: The longest line accepted from the peer, in bytes; a longer one is refused and skipped.
-        metadata: What handlers find in `Context.transport_metadata`, for example who the peer is.
+        metadata: The metadata that handlers find in `Context.transport_metadata`, for example who the peer is.
 
     Raises:
-        TypeError: If it is not a stream.
+        TypeError: If ``stream`` is not a stream.
     """
     check_on_trio()
     if not isinstance(stream, trio.abc.Stream):
@@ -86,17 +86,18 @@ async def stream_link(
 async def link_on_terms(
     stream: trio.abc.Stream, terms: PeerTerms, max_message_size: int, metadata: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Link]:
-    """Do what `stream_link` does, for a peer of which more is known.
+    """Do what `stream_link` does, for a peer about which more is known.
 
-    If it is guarded, and its first line is not a JSON object, above all if that is the line of an HTTP request, nothing
-    after it is looked at, and the link is lost.
+    If the peer is guarded, and its first line is not a JSON object (above all if it is the line of an HTTP request),
+    the rest is ignored and the link is lost.
     """
     decoder = LineDecoder(max_message_size)
     async with closing(partial(trio.aclose_forcefully, stream)):
-        # This is inside `closing`: a cancellation that strikes here still has to close the stream.
+        # This is inside `closing`, because a cancellation here still has to close the stream.
         await trio.lowlevel.checkpoint()
         lines = _Lines(DirectStream(stream, terms.write_timeout), decoder, terms, metadata)
-        # These are outside the nursery, whose tasks use them to the end. After that, a waiting session gets an error.
+        # The channels are closed outside the nursery, whose tasks use them to the end. After that, a session that still
+        # waits gets an error.
         with lines.inbound, contextlib.closing(lines.outbound):
             async with background_nursery(lines.end) as nursery:
                 nursery.start_soon(lines.read)
@@ -107,17 +108,17 @@ async def link_on_terms(
 async def first_line(
     receive: Callable[[], Awaitable[bytes | bytearray]], max_size: int, peer: str, deadline: float = math.inf
 ) -> bytes | bytearray:
-    """Read the first line of a peer that may be any program, and return everything that came with it.
+    """Read the first line of a peer that may be any program, and return it with everything that arrived with it.
 
     Args:
-        receive: Returns the next bytes; none at the end, where what has come is returned.
-        max_size: Bytes after which a line that is not complete is returned as it is: it can't be of another protocol
-            any more, and is refused like any other.
+        receive: Returns the next bytes; empty at the end, at which the bytes so far are returned.
+        max_size: Bytes after which an incomplete line is returned as it is: it can hardly be of another protocol, and
+            is refused like any other line that is too long.
         peer: The peer's name in error messages.
         deadline: The time by which the line must be complete.
 
     Raises:
-        TransportError: If it is not a JSON object, or does not come in time.
+        TransportError: If the line is not a JSON object, or does not arrive in time.
     """
     data = bytearray()
     end = -1
@@ -126,9 +127,9 @@ async def first_line(
             chunk = await receive()
             if not chunk:
                 return data
-            at = len(data)  # so that each byte is looked at once, however small the chunks are
+            at = len(data)  # so that each byte is searched only once, however small the chunks are
             data += chunk if data else chunk.lstrip()
-            # This comes before the line is complete: a peer of another protocol gets no time to send more.
+            # This is checked before the line is complete: a peer with another protocol gets no time to send more.
             if data and not data.startswith(b"{"):
                 raise _not_mcp(peer, data)
             end = data.find(b"\n", at)
@@ -141,7 +142,7 @@ async def first_line(
 
 
 def _not_mcp(peer: str, data: bytearray) -> TransportError:
-    # `repr` escapes line breaks: a peer must not forge lines of the log.
+    # `repr` escapes line breaks, because a peer must not forge lines of the log.
     excerpt = bytes(data[:40])
     error = TransportError(f"{peer} does not speak MCP: its first line begins with {excerpt!r}")
     logger.info("%s", error)
@@ -168,25 +169,26 @@ class _Lines:
         self._lost = False
 
     async def end(self) -> None:
-        """Write what has been sent, and close the stream's directions one after the other."""
+        """Write the messages that have been sent, and close the stream's directions one after the other."""
         self.outbound.close()
-        # The reader now drops what arrives, but it reads on: the peer may be blocked in a write.
+        # The reader now drops what arrives, but continues to read: the peer may be blocked in a write.
         self._read_end.close()
-        # The stream was closed by force, so nothing can be written and no end of the peer will be seen.
+        # In this case the stream was closed forcefully: nothing can be written, and no end will arrive from the peer.
         if self._lost:
             return
         with trio.move_on_after(LAST_WORDS):
-            # `LineSender.write` moves the deadline on while there is progress.
+            # `LineSender.write` extends the deadline while there is progress.
             self._last_words.deadline = trio.current_time() + CLOSE_GRACE
             with self._last_words:
                 await self._written.wait()
-            # A socket that is closed while it holds unread bytes resets the connection, and the peer might lose what
-            # it has not read. So let the peer end its sending first; one that does so on our end takes no time.
+            # Closing a socket with unread bytes resets the connection, and the peer might lose data that it has not
+            # read. So the peer gets the time to end its sending first; if it does that when we end ours, this takes no
+            # time.
             with trio.move_on_after(CLOSE_GRACE):
                 await self._wire.wait_for_lull()
 
     async def read(self) -> None:
-        """Read to the end, and report an end that is not orderly."""
+        """Read to the end, and report the end if it is not orderly."""
         error: TransportError | None = None
         with self._reading:
             try:
@@ -197,16 +199,16 @@ class _Lines:
                 error = self._broken(exc)
             except trio.ClosedResourceError:
                 pass  # the writer has closed the stream as a whole
-        # A failed write ends the reading by its deadline, which raises nothing here; yet the link is lost.
+        # A failed write ends the reading by the deadline of its scope, without an exception; but the link is lost.
         if self._unwritten is not None:
             error = self._broken(self._unwritten)
         if error is not None:
             self._lost = True
-            # From here on sending fails, too, and does not wait for a peer that is gone. One that has ended only its
-            # own sending learns that nothing more comes.
+            # From here on sending fails, too, and does not wait for a peer that is gone. A peer that has only ended its
+            # sending learns that nothing more will come.
             self.outbound.refuse()
             await self._wire.abort()
-            # This comes last, because it may wait until the session makes room.
+            # The report comes last, because it may have to wait until the session makes room.
             await hand_on(self.inbound, TransportFailure(error))
         self.inbound.close()
 
@@ -223,15 +225,15 @@ class _Lines:
             raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
 
     async def write(self) -> None:
-        """Write to the end, and tell the reader if the peer does not take it."""
+        """Write to the end, and end the reading soon if the peer does not read."""
         try:
             await self.outbound.write(self._wire.send, self._last_words)
             await self._wire.end_sending()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-            # From now on senders fail; they must not wait on a channel that is not emptied any more.
+            # From now on senders fail: they must not wait for a channel that is no longer emptied.
             self.outbound.refuse()
             self._unwritten = exc
-            # The peer's earlier messages still count.
+            # The peer's earlier messages are still read.
             self._reading.deadline = trio.current_time() + MOMENT
         self._written.set()
 

@@ -12,20 +12,20 @@ from trio_mcp.lines import CLOSE_GRACE, read_socket
 __all__ = ["DirectStream"]
 
 LULL = 0.05
-"""Seconds without a byte after which no more is expected of the peer. Chosen: what it sent before this side ended has
-nearly always arrived already."""
+"""Seconds without a byte after which no more are expected from the peer. Chosen: data that it sent earlier has nearly
+always arrived already."""
 
 
 class DirectStream:
-    """A stream: read and written with few steps if it is a socket, and closed in one direction first if it can be.
+    """A stream that is read with few steps if it is a socket, and is closed in one direction first if possible.
 
     Args:
         stream: The stream.
-        write_timeout: Seconds that the peer may take to read what is sent at once.
+        write_timeout: Seconds that the peer may take to read what one call of `send` sends.
 
     Attributes:
         ended: Whether this side sends nothing more.
-        socket: The socket, if that is all that the stream is; it may be written to between two calls of `send`.
+        socket: The socket, if the stream is a plain socket; it may be written directly between two calls of `send`.
     """
 
     def __init__(self, stream: trio.abc.Stream, write_timeout: float = math.inf) -> None:
@@ -41,7 +41,7 @@ class DirectStream:
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
-            trio.ClosedResourceError: If it was closed here.
+            trio.ClosedResourceError: If it was closed on this side.
         """
         chunk = await (self._stream.receive_some() if self.socket is None else read_socket(self.socket))
         self._chunks += 1
@@ -50,7 +50,7 @@ class DirectStream:
         return chunk
 
     async def wait_for_lull(self) -> None:
-        """Wait until the peer has ended its sending, or nothing has come for a moment; some task must be receiving."""
+        """Wait until the peer has ended its sending, or nothing has arrived for a moment; a task must be receiving."""
         seen = -1
         while seen != self._chunks:
             seen = self._chunks
@@ -63,11 +63,11 @@ class DirectStream:
 
         Raises:
             trio.BrokenResourceError: If the stream breaks, or the peer does not read.
-            trio.ClosedResourceError: If it was closed here.
+            trio.ClosedResourceError: If it was closed on this side.
         """
         with trio.move_on_after(self._write_timeout) as scope:
             await self._stream.send_all(data)
-        # Part of a line may have left, so nothing may follow: to the caller the stream is broken.
+        # A part of a line may have been sent, so nothing may follow: for the caller, the stream is broken.
         if scope.cancelled_caught:
             raise trio.BrokenResourceError(f"the peer has not read for {self._write_timeout:g} seconds")
 
@@ -76,17 +76,17 @@ class DirectStream:
         await trio.aclose_forcefully(self._stream)
 
     async def end_sending(self) -> None:
-        """Tell the peer that nothing more will be sent. What it has sent before can still be received.
+        """Tell the peer that nothing more will be sent. Data that it has sent before can still be received.
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
         """
-        # Set before the end is sent: the peer may close in response at once, which must not count as a loss.
+        # This is set before the end is sent: the peer may close at once in response, which must not count as a loss.
         self.ended = True
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
             return
-        # With TLS, above all, trio closes both directions at once, so bytes that have arrived are read before.
+        # Other streams, above all TLS, close both directions at once, so bytes that have arrived are read before that.
         with trio.move_on_after(CLOSE_GRACE):
             await self.wait_for_lull()
         await self._stream.aclose()

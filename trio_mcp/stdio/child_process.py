@@ -1,6 +1,6 @@
 """A child process: its start, its output, its standard error, and the end of its whole process group.
 
-Whatever the child does, no process that it started and left in its group survives `ChildProcess.end`.
+No process that the child has started and left in its group survives `ChildProcess.end`, whatever the child does.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from trio_mcp.stdio.probing import PROBING, HeldOutput
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
 
 TERM_MOMENT = 0.2
-"""Seconds between SIGTERM and SIGKILL when cancelled. Chosen: time for a signal handler to run."""
+"""Seconds between SIGTERM and SIGKILL when cancelled. Chosen: enough for a signal handler to run."""
 
 KILL_MOMENT = 3.0
-"""Seconds to wait for a killed process. Chosen: it ends at once, unless it runs as another user or is stuck in the
-kernel."""
+"""Seconds to wait for a killed process. Chosen: a process ends at once unless it runs as another user or is stuck in
+the kernel."""
 
 LAST_WORDS = 1024 * 1024
-"""Bytes read from a pipe after the process has exited: the most that a pipe can hold without privileges (pipe(7))."""
+"""Bytes read from a pipe after the process has exited: the largest size of a pipe without privileges (pipe(7))."""
 
 LONGEST_LINE = 8192
-"""Bytes after which a line is split. Chosen: it bounds what is kept of a child's output without newlines."""
+"""Bytes after which a line is split. Chosen: this bounds the memory for output without newlines."""
 
 TAIL = 20
 """Lines kept for the error message. Chosen: a short traceback."""
@@ -53,7 +53,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
     A cancellation takes effect before the start or not at all, so no process is ever lost.
 
     Raises:
-        TransportError: If it can't be started; the message says why, and what to check.
+        TransportError: If the process can't be started; the message says why, and what to check.
     """
     environment = default_environment() | dict(params.env)
     try:
@@ -64,7 +64,8 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # In a separate group, its descendants get its signals, too, and a Ctrl-C in our terminal does not reach it.
+            # With a group of its own, its descendants get its signals, too, and a Ctrl-C in our terminal does not reach
+            # it.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -75,11 +76,11 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
-    """Explain the system's error, whose number stands for many causes."""
-    # ENOENT may be about the directory, the program, or the interpreter named in a script; so may EACCES. Only the text
-    # is found this way, afterwards, so it does no harm if the file system has changed.
+    """Explain an error of the system, whose number can have many causes."""
+    # ENOENT may be about the directory, the program, or the interpreter that a script names; so may EACCES. These
+    # checks only determine the text, so it does no harm if the file system has changed since.
     command, cwd = params.command, params.cwd
-    # A wrong `cwd` gives the same ENOENT, with the name of the program.
+    # A wrong `cwd` causes the same ENOENT, with the name of the program.
     if cwd is not None and not Path(cwd).is_dir():
         return f"cwd={str(cwd)!r} {'is not a directory' if Path(cwd).exists() else 'does not exist'}"
     file = Path(cwd or ".", command)
@@ -121,9 +122,9 @@ class ChildProcess:
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
-        # Once this is true, no signal is sent any more: the number may be another group's.
+        # Once this is true, no more signals are sent, because the number may belong to another group.
         self._group_gone = False
-        # SIGTERM is sent once only, though `end` may be called by several tasks.
+        # SIGTERM is sent only once, although several tasks may call `end`.
         self._terminated = False
 
     async def wait(self) -> int:
@@ -131,8 +132,8 @@ class ChildProcess:
         returncode = await self._process.wait()
         if self.returncode is None:
             self.returncode = returncode
-            # Look for the group in the very step in which its leader was reaped: once the group is gone too, its number
-            # may be given to another one, which must not get our signals.
+            # Look for the group in the same step in which its leader was reaped: once the group is gone, too, its
+            # number may be given to another one, which must not get our signals.
             self._signal_group(0)
             self.stdout.end()
             self.stderr.end()
@@ -142,7 +143,7 @@ class ChildProcess:
         """Wait for the process to exit, and end whatever is left of it and its group.
 
         Up to `grace` seconds pass before SIGTERM, and again before SIGKILL. When cancelled, SIGTERM is sent at once,
-        and SIGKILL a moment later. It never takes longer than that plus `KILL_MOMENT`.
+        and SIGKILL a moment later. After SIGKILL, this waits for at most `KILL_MOMENT`.
         """
         try:
             with trio.move_on_after(grace):
@@ -152,7 +153,7 @@ class ChildProcess:
                     await self._wait_for_group()
         except BaseException:
             self._terminate()
-            # This wait is shielded: a cancelled scope would end it at once, and the process would get no time at all.
+            # This wait is shielded, because a cancelled scope would end it at once, without any time for the process.
             with trio.move_on_after(min(grace, TERM_MOMENT), shield=True):
                 await self._wait_for_group()
             raise
@@ -168,14 +169,14 @@ class ChildProcess:
         await self.wait()
         self._reap_adopted()
         while self._signal_group(0):
-            # The group is polled: its orphans are not our children, so there is nothing to wait for.
+            # The group is polled, because its orphans are not our children, for which we could wait.
             await trio.sleep(0.01)
             self._reap_adopted()
 
     def _reap_adopted(self) -> None:
         """Reap orphans of the group that have become our children."""
-        # They have if this process is the first of a container, or a subreaper (prctl(2)). As zombies they would keep
-        # the group in existence.
+        # That is so if this process is the first one of a container, or a subreaper (prctl(2)). As zombies, the orphans
+        # would keep the group in existence.
         try:
             while not self._group_gone and os.waitpid(-self.pid, os.WNOHANG) != (0, 0):
                 pass
@@ -189,14 +190,14 @@ class ChildProcess:
         return not self._group_gone
 
     def _signal_group(self, number: int) -> bool:
-        """Send a signal to the group, and return whether the group still exists; 0 only asks (kill(2))."""
+        """Send a signal to the group, and return whether the group still exists; the number 0 only checks (kill(2))."""
         if self._group_gone:
             return False
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            # There is no such group, but the process has not been reaped: it has moved to another group. Its own number
-            # can't have been given away.
+            # If the process has not been reaped, it has moved to another group. Its own number can't belong to another
+            # process yet.
             if self.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, number)
@@ -204,12 +205,12 @@ class ChildProcess:
             self._group_gone = True
             return False
         except PermissionError:
-            pass  # it runs as another user now; or, on macOS, only zombies are left
+            pass  # the process now runs as another user; or, on macOS, only zombies are left
         return True
 
 
 class ChildOutput(trio.abc.ReceiveStream):
-    """The output of a child, which ends when the child exits, though descendants may hold the pipe open forever."""
+    """The output of a child, which ends when the child exits, even if descendants keep the pipe open forever."""
 
     def __init__(self, stream: PipeReader) -> None:
         self._stream = stream
@@ -218,12 +219,12 @@ class ChildOutput(trio.abc.ReceiveStream):
         self._left = LAST_WORDS
 
     def end(self) -> None:
-        """Record that the child has exited: from now on only what is in the pipe is read."""
+        """Record that the child has exited: from now on, only what is already in the pipe is read."""
         self._ended = True
         self._waiting.cancel()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        # `end` cancels a wait that is under way; what follows then finds the rest in the pipe.
+        # `end` cancels a wait that is under way; the code below then reads the rest in the pipe.
         if not self._ended:
             with trio.CancelScope() as self._waiting:
                 return await self._stream.receive_some(max_bytes)
@@ -236,7 +237,7 @@ class ChildOutput(trio.abc.ReceiveStream):
         return data
 
     def receive_nowait(self, max_bytes: int | None = None) -> bytes:
-        """Return what is in the pipe now, or nothing."""
+        """Return what is in the pipe now; empty if there is nothing."""
         try:
             return self._stream.receive_nowait(max_bytes)
         except trio.WouldBlock:
@@ -263,54 +264,54 @@ class StderrCopier:
         self._stream = stream
         self._sink = sink
         self._before = b"" if label is None else f"[{label}] ".encode()
-        # The channel lies between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
+        # This channel connects the two tasks, so that the pipe is read, and the tail kept, even while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False
-        # These lines are held back until the client knows the server's era.
+        # The lines that are held back until the client knows the server's era.
         self._held = HeldOutput(self._catch_up)
         probing = PROBING.get()
         if sink == "discard" or probing is None or not probing.hold(self._held):
             self._held.release()
-        # Threads that wait for a slow terminal must not use up trio's default limit.
+        # A limiter of its own: threads that wait for a slow terminal must not use up trio's default one.
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:
-        """Cut what is read into lines until the stream ends, and close the stream: the first task."""
+        """Read lines until the stream ends, and close the stream; this is the first task."""
         with self._pending:
             async with closing(self._stream.aclose):
                 while chunk := await self._receive():
                     await self._keep(self._cut(chunk))
                 if self._rest:
                     await self._keep([self._rest])
-                # A server that ends like this is shown to the last line, whatever it is about.
+                # If the server ends now, all of its lines are shown, even those about the probe.
                 self._held.release()
 
     def _cut(self, chunk: bytes | bytearray) -> list[bytes]:
-        """Return the lines that are complete with this chunk."""
+        """Return the lines that this chunk completes."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         lines = [piece for line in lines for piece in _pieces(line)]
-        # A line that does not end is delivered in pieces as it comes.
+        # A line without an end is delivered in pieces as it arrives.
         if len(self._rest) > LONGEST_LINE:
             *begun, self._rest = _pieces(self._rest)
             lines += begun
         return lines
 
     def _catch_up(self) -> None:
-        """Take what the child has printed until now, while it is being held back."""
-        # The stream may be closed already, when the client is cancelled while it waits for the response.
+        """Read what the child has printed so far, as long as lines are being held back."""
+        # If the client is cancelled while it waits for the response, the stream may already be closed.
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            # Each turn adds to the lines that are held, which are bounded, so this ends however much a child prints.
+            # Each round adds to the held lines, which are bounded, so the loop ends however much the child prints.
             while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
                 lines = self._cut(chunk)
                 self.tail.extend(map(_text, lines))
                 self._held.add(lines)
 
     def _can_hold(self) -> bool:
-        """Return whether lines may be held now; what is held is shown in its turn."""
+        """Return whether lines may be held now; held lines are shown later, in their order."""
         if not self._held.begun:
-            # Holding does not begin between two lines that were read together. And a sink that is so slow gets
-            # everything.
+            # Holding does not begin in the middle of lines that were read together; if the sink is so slow, it gets all
+            # lines.
             if self._passing_on:
                 return False
             try:
@@ -324,10 +325,10 @@ class StderrCopier:
         try:
             return await self._stream.receive_some(LONGEST_LINE)
         except trio.BrokenResourceError:
-            return b""  # as good as its end
+            return b""  # this is treated like the end
 
     async def _keep(self, lines: list[bytes]) -> None:
-        # The tail is kept before the sink gets the lines: the error message needs the last lines even if the sink is
+        # The tail is updated before the sink gets the lines: the error message needs the last lines even if the sink is
         # slow.
         self.tail.extend(map(_text, lines))
         if self._held.wants(lines) and self._can_hold():
@@ -339,10 +340,10 @@ class StderrCopier:
             self._passing_on = False
 
     async def deliver(self) -> None:
-        """Hand the lines to the sink, however long it takes: the second task."""
+        """Hand the lines to the sink, however long that takes; this is the second task."""
         async for first in self._taken:
             lines: list[bytes] = []
-            # All lines that wait go in one write; a callback gets them one by one.
+            # All waiting lines are shown with one write; a callback gets them one by one.
             for each in (first, *(_waiting(self._taken) if self._sink == "inherit" else ())):
                 if isinstance(each, HeldOutput):
                     await self._show(lines)
@@ -355,7 +356,7 @@ class StderrCopier:
 
     async def _show(self, lines: list[bytes]) -> None:
         if self._sink == "inherit" and lines:
-            # The thread is abandoned if cancelled: it may never return.
+            # If cancelled, the thread is abandoned, because it may never return.
             shown = b"".join(self._before + each + b"\n" for each in lines)
             await trio.to_thread.run_sync(_write_stderr, shown, abandon_on_cancel=True, limiter=self._limiter)
         elif self._sink != "inherit":
@@ -395,7 +396,7 @@ def _waiting(taken: trio.MemoryReceiveChannel[bytes | HeldOutput]) -> Iterator[b
 
 
 def _write_stderr(data: bytes) -> None:
-    """Write to our standard error, in a thread: its reader may be slow and must not stop the event loop."""
+    """Write to our standard error. This runs in a thread: the reader may be slow and must not stop the event loop."""
     try:
         while data:
             try:
@@ -405,4 +406,4 @@ def _write_stderr(data: bytes) -> None:
                 poll.register(2, select.POLLOUT)
                 poll.poll()
     except OSError:
-        pass  # our standard error is closed: there is no one to show it to
+        pass  # our standard error is closed, so no one could see the lines

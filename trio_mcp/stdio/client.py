@@ -24,7 +24,7 @@ __all__ = ["stdio_client"]
 
 EXIT_MOMENT = 0.5
 """Seconds to wait for the exit of a child after one of its streams has ended, or for the rest of its standard error.
-Chosen: a program that exits closes its streams first, and both should be reported as one event."""
+Chosen: an exiting program closes its streams first, and the two should be reported as one event."""
 
 
 @contextlib.asynccontextmanager
@@ -33,16 +33,16 @@ async def stdio_client(
 ) -> AsyncIterator[Link]:
     """Start a server as a child process and connect to its standard streams.
 
-    When the block ends, the server's standard input is closed. It has ``shutdown_grace`` seconds to exit; then its
-    whole process group gets SIGTERM, and after as many seconds SIGKILL. When cancelled, that happens at once. No
-    process that the server started and left in its group survives the server.
+    When the block ends, the server's standard input is closed. The server has ``shutdown_grace`` seconds to exit; then
+    its whole process group gets SIGTERM, and after the same time again, SIGKILL. When cancelled, SIGTERM is sent at
+    once, and SIGKILL a moment later. No process that the server started and left in its group survives the server.
 
     Args:
-        params: What to start, and how.
+        params: The program to start, with its arguments and settings.
         max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
 
     Raises:
-        TypeError: If ``params`` are not `StdioServerParameters`.
+        TypeError: If ``params`` is not a `StdioServerParameters`.
         TransportError: If the process can't be started.
     """
     check_on_trio()
@@ -71,8 +71,8 @@ class _Connection:
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
         self.tasks = (
-            # There is a task for each of the three streams, so that a child that fills one while it waits for another
-            # can't block us; and one more for the callback on standard error, which may be slow.
+            # There is a task for each of the three streams, because a child may fill one while it waits for another;
+            # and one more for the callback on standard error, which may be slow.
             self._read_output,
             self._write_input,
             self._stderr.read,
@@ -82,13 +82,13 @@ class _Connection:
         )
 
     async def end(self) -> None:
-        """End the child while the tasks still run: it may have more to write than fits into a pipe."""
-        # Without a reader, the rest of the child's output is discarded; see `_read_output`.
+        """End the child while the tasks are still running: it may have more to write than fits into a pipe."""
+        # Without a reader of the channel, `_read_output` discards the rest of the child's output.
         self._read.close()
-        # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
+        # Closing a server's standard input tells it to exit (`basic/transports/stdio`, Shutdown).
         self.outbound.close()
         await self._child.end(self._params.shutdown_grace)
-        # The nursery cancels the tasks after this; what the child wrote last should still reach the sink.
+        # After this the nursery cancels the tasks; the last lines that the child wrote should still reach the sink.
         with trio.move_on_after(EXIT_MOMENT):
             await self._stderr.ended.wait()
 
@@ -98,9 +98,9 @@ class _Connection:
             try:
                 await read_lines(stdout.receive_some, self._decoder, self.inbound, self.outbound)
                 while await stdout.receive_some():
-                    pass  # the session has stopped reading, but a server blocked in a write could not exit
+                    pass  # the session has stopped reading, but a server that is blocked in a write could not exit
             except trio.BrokenResourceError:
-                pass  # as good as its end
+                pass  # this is treated like the end
         self._output_ended.set()
         self._something_ended.set()
 
@@ -111,23 +111,23 @@ class _Connection:
                 await self.outbound.write(stdin.send_all)
             except trio.BrokenResourceError:
                 self.outbound.refuse()
-                self._something_ended.set()  # a server that takes no more requests is useless
+                self._something_ended.set()  # a server that reads no more requests is useless
 
     async def _reap(self) -> None:
         await self._child.wait()
         self._something_ended.set()
-        # The processes that an exited server leaves behind serve no one. They are ended now, while the group's number
-        # is still its own.
+        # The processes that an exited server has left behind are of no use. They are ended now, while the number of the
+        # group can't belong to another one.
         await self._child.end(self._params.shutdown_grace)
 
     async def _tell_of_the_end(self) -> None:
         """Report the loss to the session, with its cause, after everything that the server has sent before."""
-        # This waits for the exit for a moment: with its status and the last lines of its standard error, the report
-        # says far more than "the pipe was closed".
+        # Wait a moment for the exit: with the exit status and the last lines of standard error, the report says far
+        # more than "the pipe was closed".
         await self._something_ended.wait()
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
-        # The output of a child that has exited does end (`ChildOutput`). That of one that lives on need not.
+        # The output of a child that has exited will end (`ChildOutput`); that of a running one need not.
         if self._child.returncode is not None:
             await self._output_ended.wait()
             with trio.move_on_after(EXIT_MOMENT):  # the callback for standard error may be slow
@@ -138,7 +138,7 @@ class _Connection:
     def _cause(self) -> TransportError:
         command = shlex.join(map(as_written, [self._params.command, *self._params.args]))
         tail = "\n".join(self._stderr.tail)
-        # Only its standard input has ended: the process runs and can still write.
+        # In this case only standard input has ended: the process is running and can still write.
         if self._child.returncode is None and not self._output_ended.is_set():
             said = f"; its standard error ends with:\n{tail}" if tail else ""
             return TransportError(f"the server process {command!r} closed its standard input{said}")

@@ -1,4 +1,4 @@
-"""How to start a server that speaks over its standard streams."""
+"""The parameters with which to start a server that communicates over its standard streams."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["StderrSink", "StdioServerParameters", "default_environment"]
 
 StderrSink: TypeAlias = Literal["inherit", "discard"] | Callable[[str], Awaitable[object] | object]
 
-# A program needs these to find its files and use the user's language; none of them holds a secret. The list is that of
-# the official SDKs for POSIX, with the locale, TMPDIR and TZ added.
+# A program needs these variables to find its files and use the user's language; none of them contains a secret. The
+# list is that of the official SDKs for POSIX, with the locale, TMPDIR and TZ added.
 SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 
 
 def default_environment() -> dict[str, str]:
-    """Return the variables that a server inherits besides those given to it."""
+    """Return the variables that a server inherits in addition to those given to it."""
     found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
     # Functions that a shell has exported are left out: they could run code in the child ("Shellshock").
     return {name: value for name, value in found.items() if not value.startswith("()")}
@@ -40,7 +40,7 @@ def _check_command(instance: object, attribute: attrs.Attribute[Any], value: Any
 
 
 def _as_tuple(value: Iterable[str]) -> Sequence[str]:
-    # A string is an iterable of strings too, but never meant as a list of arguments.
+    # A string is an iterable of strings, too, but it is never meant as a list of arguments.
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise TypeError(f"args must be a sequence of strings, got {value!r}")
     return tuple(value)
@@ -52,7 +52,7 @@ def _check_args(instance: object, attribute: attrs.Attribute[Any], value: Any) -
     _no_null("args", *value)
 
 
-# A wrong type is left as it is: the validator, which runs after the converter, names it in its error.
+# A value of a wrong type is returned as it is: the validator, which runs after the converter, refuses it.
 def _as_dict(value: Mapping[str, str] | None) -> Mapping[str, str]:
     if value is None:
         return {}
@@ -85,25 +85,26 @@ def _check_stderr(instance: object, attribute: attrs.Attribute[Any], value: Any)
 
 @attrs.frozen
 class StdioServerParameters:
-    """How to start a server that speaks over its standard input and output.
+    """The parameters with which to start a server that communicates over its standard input and output.
 
     Attributes:
         command: The program: a name to look up in PATH, or a path.
         args: Its arguments.
         env: Environment variables on top of a short safe list (`default_environment`).
-        cwd: Its working directory; None for this process's own.
-        stderr: Where its standard error goes: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a callable
-            (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB come in pieces. In each
-            case the last lines are kept for error messages. A callback slower than the server makes the server wait
-            once a few hundred lines are pending. What a server of the legacy era prints about ``server/discover``, with
-            which a `Client` finds out its era, is dropped if the handshake then succeeds.
-        label: Stands in brackets before each line that is inherited; a `ClientGroup` puts the server's name there.
-        shutdown_grace: Seconds that the process has to exit, first after its standard input was closed, and again
+        cwd: Its working directory; None for that of this process.
+        stderr: The destination of its standard error: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a
+            callable (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB arrive in
+            pieces. In each case the last lines are kept for error messages. A callback slower than the server makes the
+            server wait once a few hundred lines are pending. A `Client` sends ``server/discover`` to find out the era
+            of its server; lines that a server of the legacy era prints about that are dropped if the handshake
+            succeeds.
+        label: A text that is shown in brackets before each inherited line; a `ClientGroup` uses the server's name.
+        shutdown_grace: Seconds that the process has to exit, first after its standard input has been closed, and again
             after SIGTERM; then it is killed.
 
     Raises:
         TypeError: If an argument is of the wrong type.
-        ValueError: If a process can't be started with it.
+        ValueError: If a process can't be started with an argument.
     """
 
     command: str = attrs.field(validator=_check_command)

@@ -1,6 +1,6 @@
-"""The lines that a server prints about the probe for its era: they are held back, and dropped if all is well.
+"""The lines that a server prints about the probe for its era, which are held back, and dropped if all is well.
 
-A server of the legacy era may print a hundred lines about that request, which it does not know, as if something had
+A server of the legacy era may print a hundred lines about that request, which it does not support, as if something had
 failed.
 """
 
@@ -28,12 +28,12 @@ class HeldOutput:
     """The output of one server, from the first lines about the probe until its era is known.
 
     Args:
-        catch_up: Reads what the server has printed already, and hands it to `add`.
+        catch_up: Reads what the server has already printed, and passes it to `add`.
 
     Attributes:
-        lines: The lines; once `over` is set, those to be shown.
-        over: Set when they, and what follows them, may be shown.
-        begun: Whether lines are being held, or have been.
+        lines: The lines that are held; once `over` is set, those to be shown.
+        over: Set when these lines, and all later ones, may be shown.
+        begun: Whether holding has begun.
     """
 
     def __init__(self, catch_up: Callable[[], None]) -> None:
@@ -42,13 +42,13 @@ class HeldOutput:
         self.begun = False
         self._catch_up = catch_up
         self._room = MAX_HELD
-        # The range of lines about the probe: from the first that were read together with its name, to the response.
+        # The range of the lines about the probe: from those read together with its name, up to the response.
         self._begin: int | None = None
         self._end: int | None = None
 
     def wants(self, lines: list[bytes]) -> bool:
         """Return whether to hold lines that were read together."""
-        # Nothing is held before the first lines about the probe: what a server says as it starts is wanted at once.
+        # Nothing is held before the first lines about the probe: what a server prints as it starts is shown at once.
         return not self.over.is_set() and (self.begun or any(PROBE in line for line in lines))
 
     def add(self, lines: list[bytes]) -> None:
@@ -61,14 +61,14 @@ class HeldOutput:
             self.release()
 
     def answered(self) -> None:
-        """Record that the server has responded to the probe, so that what it prints from now on is not about it."""
+        """Record that the server has responded to the probe, so that later lines are not about the probe."""
         if not self.over.is_set() and self._end is None:
             # A server prints before it responds, but into another pipe, which may not have been read yet.
             self._catch_up()
             self._end = len(self.lines)
 
     def release(self, *, dropping: bool = False) -> None:
-        """Let the lines be shown; with ``dropping``, without those about the probe."""
+        """Allow the lines to be shown; with ``dropping``, drop those about the probe."""
         if self.over.is_set():
             return
         if dropping and self._begin is not None:
@@ -87,18 +87,18 @@ class Probing:
         self._over = False
 
     def hold(self, held: HeldOutput) -> bool:
-        """Take lines to decide about; return False if the era is known."""
+        """Take lines to decide about later; return False if the era is already known."""
         if not self._over:
             self._held.append(held)
         return not self._over
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """Return a block in which the server is asked, up to its response."""
+        """Return a block in which the probe is sent and its response awaited."""
         try:
             yield
         except RequestTimeout:
-            # The server may still be starting, and what it prints may say why that takes so long.
+            # The server may still be starting, and its lines may say why that takes so long.
             self.end()
             raise
         finally:
@@ -106,7 +106,7 @@ class Probing:
                 held.answered()
 
     def end(self, *, legacy: bool = False) -> None:
-        """Let all lines be shown, except those about the probe if the server turns out to be a legacy one.
+        """Allow all lines to be shown, except those about the probe if the server turns out to be a legacy one.
 
         A second call does nothing.
         """
@@ -115,6 +115,6 @@ class Probing:
             self._held.pop().release(dropping=legacy)
 
 
-# It is a variable, since links are opened by functions of the application, which get no arguments.
+# This is a context variable, because links are opened by functions of the application, which get no arguments.
 PROBING: Final[ContextVar[Probing | None]] = ContextVar("PROBING", default=None)
 """The search of this task's client for the era of its server; None once it is known."""

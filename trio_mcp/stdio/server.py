@@ -1,7 +1,7 @@
-"""The server's end of stdio: messages on standard input and output, which carry nothing else.
+"""The server's end of stdio: standard input and output, which carry messages and nothing else.
 
-A server must not write anything but messages to its stdout (`basic/transports/stdio`). So the wire moves to private
-descriptors, and code that prints, as well as child processes, finds standard error in place of standard output.
+A server must not write anything but messages to its stdout (`basic/transports/stdio`). Therefore the wire is moved to
+private descriptors, and code that prints, as well as child processes, gets standard error as its standard output.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ async def stdio_server(
 ) -> AsyncIterator[Link]:
     """Serve the process's standard input and output.
 
-    Inside the block, ``print`` and child processes write to standard error and read nothing from standard input. If
-    standard error is the same pipe, socket or file as standard output, what they write is dropped, because it must not
-    get between the messages. When cancelled, the block ends at once, even while waiting for input.
+    Inside the block, ``print`` and child processes write to standard error, and standard input is empty. If standard
+    error is the same pipe, socket or file as standard output, what they write is dropped, because it must not get
+    between the messages. When cancelled, the block ends at once, even while waiting for input.
 
     Args:
         max_message_size: The longest line accepted from the client, in bytes; a longer one is refused and skipped.
         exit_grace: Seconds between the end of the link and the latest time to leave the block; after that the process
             exits at once with status 1, without any cleanup, so that code that can't be cancelled does not outlive the
-            client forever. Meant for the main program of a process. None sets no limit.
+            client forever. This is meant for the main program of a process. None sets no limit.
 
     Raises:
         LocalProtocolError: If this process already serves its standard streams.
         TransportError: If standard input or output is closed; or, at the end of the block, if one of them has failed
-            for any reason other than the client's leaving, such as a full disk.
+            for a reason other than that the client has left, such as a full disk.
     """
     check_on_trio()
     check_pipes()
@@ -63,7 +63,7 @@ async def stdio_server(
 
         async def reader() -> None:
             try:
-                # When standard input has ended, the session responds to what it has, and ends
+                # When standard input has ended, the session responds to the requests that it has, and ends
                 # (`basic/transports/stdio`, Shutdown).
                 with reading:
                     await read_lines(stdin.receive_some, decoder, inbound, outbound)
@@ -77,7 +77,7 @@ async def stdio_server(
                 await outbound.write(stdout.send_all, closing)
             except trio.BrokenResourceError as exc:
                 outbound.refuse()
-                # The effort for further requests would be wasted.
+                # Handling further requests would be useless.
                 reading.cancel("the client does not read the responses")
                 await lose("standard output can't be written", exc)
             written.set()
@@ -95,7 +95,7 @@ async def stdio_server(
             deserted()
 
         async def close() -> None:
-            # The last messages still go out; `LineSender.write` moves the deadline on while there is progress.
+            # The last messages are still sent; `LineSender.write` extends the deadline while there is progress.
             outbound.close()
             closing.deadline = trio.current_time() + CLOSE_GRACE
             with closing:
@@ -106,7 +106,8 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, outbound)
-        # It is raised only here, so that the session, which got the failure as a message, ends in an orderly way first.
+        # The failure is raised only here, so that the session, which has got it as a message, first ends in an orderly
+        # way.
         if failures:
             raise failures[0]
 
@@ -118,11 +119,11 @@ def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
     # A thread runs even if a handler blocks the event loop. It calls `os._exit`, because `sys.exit` would wait for that
     # handler.
     def give_up() -> None:
-        logger.error("the client has left, but its requests still run after %g seconds: ending the process", grace)
+        logger.error("the client has left, but requests are still running after %g seconds: ending the process", grace)
         os._exit(1)
 
     timer = threading.Timer(grace or 0, give_up)
-    # A thread that is not a daemon would keep a process that ends in time waiting for it.
+    # If the thread were not a daemon, a process that ends in time would have to wait for it.
     timer.daemon = True
 
     def start() -> None:

@@ -1,7 +1,7 @@
-"""This process's standard streams as a wire: moved to private descriptors, with harmless ones put in their place.
+"""This process's standard streams as a wire, which is moved to private descriptors and replaced by harmless ones.
 
-Some descriptors can be made non-blocking; trio reads and writes these. Others must be left as they are, because other
-processes share their file description; `SharedStream` reads and writes these in threads.
+Some descriptors can be made non-blocking, so that trio reads and writes them. Others must be left as they are, because
+other processes share their file description; `SharedStream` reads and writes them in threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["SharedStream", "is_pollable", "private_streams"]
 
 T = TypeVar("T")
 
-# There is only one descriptor 0 and one 1, so this is a fact of the process.
+# This is global, because a process has only one descriptor 0 and one descriptor 1.
 _in_use = False
 
 
@@ -32,11 +32,11 @@ _in_use = False
 def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStream]]:
     """Take descriptors 0 and 1 away from all other code in this process while the block runs.
 
-    Meanwhile, 0 is empty and 1 is standard error. If standard error is the wire itself (``2>&1``), 1 and 2 lead to
-    ``/dev/null``, except on a terminal, where a person may be reading.
+    During the block, descriptor 0 is empty and 1 is standard error. If standard error is the wire itself (``2>&1``), 1
+    and 2 lead to ``/dev/null``, except on a terminal, where a person may be reading.
 
     Raises:
-        LocalProtocolError: If they are already taken.
+        LocalProtocolError: If the descriptors are already taken.
         TransportError: If standard input or output is closed.
     """
     global _in_use
@@ -45,7 +45,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
     for fd, name in enumerate(("input", "output")):
         if not _is_open(fd):
             raise TransportError(f"there is no standard {name} to serve: it is closed")
-    _flush()  # what was printed before the block belongs to the old standard output
+    _flush()  # text that was printed before the block belongs to the old standard output
     with contextlib.ExitStack() as cleanup:  # undone in reverse order
         # The private copies are made before the replacements, which overwrite the originals.
         stdin, stdout = _take(0, cleanup), _take(1, cleanup)
@@ -63,7 +63,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             cleanup.callback(os.close, kept)
             cleanup.callback(os.dup2, kept, fd)
             os.dup2(replacement, fd)
-        # The last callback runs first: what was printed inside the block goes to standard error, not to the wire.
+        # The last callback runs first, so that text printed inside the block goes to standard error, not to the wire.
         cleanup.callback(_flush)
         _in_use = True
         try:
@@ -73,7 +73,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
 
 
 def _is_open(fd: int) -> bool:
-    # A stream that was closed when Python started is None here, and its number may have been reused since.
+    # If a stream was closed when Python started, its object is None, and its number may have been reused since.
     if (sys.__stdin__, sys.__stdout__, sys.__stderr__)[fd] is None:
         return False
     try:
@@ -84,18 +84,18 @@ def _is_open(fd: int) -> bool:
 
 
 def _flush() -> None:
-    """Flush what was printed, before its destination changes."""
+    """Flush the text that was printed, before its destination changes."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # broken or closed: the code that printed has already got the error, or does not care
+        pass  # broken or closed: the code that printed has already got an error, or ignores it
 
 
 def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | SharedStream:
     """Open a stream over a private copy of a descriptor, which child processes don't inherit (PEP 446)."""
-    # Whether it blocks is restored here and not by `FdStream`: input and output may share one file description (a
-    # socket), and the first of the two streams to close would make it blocking under the other.
+    # The blocking mode is restored here instead of by `FdStream`: input and output may share one file description (a
+    # socket), and the first of the two streams to close would make the other one blocking.
     cleanup.callback(os.set_blocking, fd, os.get_blocking(fd))
     if is_pollable(fd):
         os.set_blocking(fd, False)
@@ -109,8 +109,8 @@ def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | Sh
 def is_pollable(fd: int) -> bool:
     """Return whether a descriptor can be made non-blocking without affecting other processes.
 
-    Files can't be polled. A terminal, or a pipe or socket that is standard error too, shares its file description
-    with other processes, which don't expect it to be non-blocking.
+    Files can't be polled. A terminal, or a pipe or socket that is also standard error, shares its file description with
+    other processes, which don't expect it to be non-blocking.
     """
     # O_NONBLOCK belongs to the file description, which `dup` and inheritance share (fcntl(2)).
     status = os.fstat(fd)
@@ -123,25 +123,25 @@ def is_pollable(fd: int) -> bool:
 
 
 class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
-    """A stream over a descriptor that stays blocking: it is read and written in threads.
+    """A stream over a descriptor that stays blocking, and so is read and written in threads.
 
-    A thread is started only when the descriptor is ready, so that a cancelled wait leaves none behind. If a thread
-    still blocks, because another process was faster, a cancellation abandons it.
+    A thread is started only when the descriptor is ready, so that a cancelled wait leaves no thread behind. If a thread
+    blocks nevertheless, because another process was faster, a cancellation abandons it.
     """
 
     def __init__(self, fd: int) -> None:
         mode = os.fstat(fd).st_mode
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self._fd = fd
-        self._limiter = trio.CapacityLimiter(2)  # one thread to read and one to write, which wait for no others
-        # It guards `_users` and `_closed`, which threads change as well.
+        self._limiter = trio.CapacityLimiter(2)  # one thread to read and one to write, which wait for no other threads
+        # This lock guards `_users` and `_closed`, because threads use them, too.
         self._lock = threading.Lock()
         self._users = 0
         self._closed = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         check_size(max_bytes)
-        while True:  # noqa: ASYNC913 - the thread is one
+        while True:  # noqa: ASYNC913 - the thread is a checkpoint
             self._check_open()
             if self._waits:
                 await trio.lowlevel.wait_readable(self._fd)
@@ -153,14 +153,14 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._check_open()
         await trio.lowlevel.checkpoint()
-        # It is a copy: an abandoned thread may still be writing when the caller has moved on.
+        # The data is copied, because an abandoned thread may still be writing when the caller has moved on.
         view = memoryview(bytes(data))
         while view:
             self._check_open()
             piece = view
             if self._waits:
                 await trio.lowlevel.wait_writable(self._fd)
-                # "Writable" promises room for this many bytes only (POSIX, `write`); more could block the thread.
+                # "Writable" guarantees room only for this many bytes (POSIX, `write`); more could block the thread.
                 piece = view[: select.PIPE_BUF]
             try:
                 view = view[await self._in_thread(lambda piece=piece: os.write(self._fd, piece)) :]  # type: ignore[misc]
@@ -179,7 +179,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
             raise trio.ClosedResourceError("this stream was closed")
 
     async def _in_thread(self, operation: Callable[[], T]) -> T:
-        # An abandoned thread goes on using the descriptor after `close`, so the last user closes it.
+        # An abandoned thread continues to use the descriptor after `close`, so the last user closes it.
         def work() -> T:
             with self._lock:
                 self._check_open()
@@ -193,7 +193,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
         try:
             return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-        except BlockingIOError:  # another process has made it non-blocking: the caller waits and tries again
+        except BlockingIOError:  # another process has made the descriptor non-blocking: the caller tries again
             raise
         except OSError as exc:
             raise trio.BrokenResourceError from exc
@@ -207,7 +207,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
                 self._close_if_unused()
 
     def _close_if_unused(self) -> None:
-        # If it were closed under a thread that still uses it, the number could be reused for another file.
+        # If the descriptor were closed while a thread still uses it, its number could be reused for another file.
         if self._closed and not self._users:
             os.close(self._fd)
 

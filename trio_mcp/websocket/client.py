@@ -39,18 +39,18 @@ from trio_mcp.websocket.stream import WatchedStream
 __all__ = ["open_websocket"]
 
 OPENING_TIMEOUT: Final = 10.0
-"""Seconds for connecting, and the handshakes of TLS and of the WebSocket. Chosen: another kind of server may never
+"""Seconds to connect, with the handshakes of TLS and of the WebSocket. Chosen: another kind of server may never
 respond."""
 
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
 
-# The fields that the handshake itself sends (RFC 6455, section 4.1).
+# The fields that callers must not set, because the handshake needs them (RFC 6455, section 4.1).
 OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encoding")
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2}) ")
 _TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503: "busy"}
 
-# The statuses of a server that has no WebSocket at this URL: most likely it speaks HTTP there.
+# The statuses of a server that has no WebSocket at this URL; most likely it serves HTTP there.
 _TROUBLES |= dict.fromkeys((200, 400, 404, 405, 406, 415, 426, 501), "not_websocket")
 
 
@@ -75,26 +75,27 @@ async def open_websocket(
         raw = await target.connect()
     if raw is None:
         raise target.too_slow()
-    # The stream is closed by force: by then `hang_up` has closed an open WebSocket in order, and a failed handshake
-    # leaves nothing to wait for. This is outside the nursery, whose reader uses the stream to the end.
+    # The stream is closed forcefully: by then `hang_up` has closed an open WebSocket in an orderly way, and after a
+    # failed handshake there is nothing to wait for. This is outside the nursery, whose reader uses the stream to the
+    # end.
     async with closing(partial(trio.aclose_forcefully, raw)), background_nursery() as nursery:
         stream = WatchedStream(raw, max_message_size=max_message_size, is_client=True)
         socket = TrioSocket(stream, "server", ping_interval, ping_timeout, math.inf)
         # One scope can't surround both steps of the opening: the nursery begins in between, and has to stay open for
-        # the caller's block. So a second scope takes the deadline of the first.
+        # the caller's block. So a second scope uses the deadline of the first.
         with trio.CancelScope(deadline=opening.deadline) as opening:
             await target.secure(raw)
             failure = await socket.open(partial(target.shake_hands, stream), nursery)
-        # This is checked first: a handshake that the deadline has cut off leaves `failure` unbound.
+        # This is checked first: if the deadline has cut off the handshake, `failure` is unbound.
         if opening.cancelled_caught:
             raise target.too_slow()
         if failure is not None:
             raise target.refusal(failure, stream) from None
-        # A server may name no subprotocol (RFC 6455, section 4.2.2), and wsproto accepts that; it refuses only one that
-        # was not offered.
+        # A server may name no subprotocol (RFC 6455, section 4.2.2), and wsproto accepts that; it refuses only a
+        # subprotocol that was not offered.
         if socket.subprotocol != SUBPROTOCOL:
             raise TransportError(
-                f"{target.shown} does not speak MCP over its WebSocket: it did not take the subprotocol {SUBPROTOCOL!r}"
+                f"{target.shown} has a WebSocket, but not for MCP: it did not accept the subprotocol {SUBPROTOCOL!r}"
             )
         async with WebSocketLink(socket).running() as link:
             yield link
@@ -119,13 +120,12 @@ class _Target:
     ) -> None:
         parts = check_url(url, tuple(DEFAULT_PORTS))
         check_headers(headers or {})
-        # Names of headers don't depend on case (RFC 9110, section 5.1): a Host must be found in any spelling.
+        # Header names are case-insensitive (RFC 9110, section 5.1): a Host must be found in any spelling.
         given = {name.lower(): value for name, value in (headers or {}).items()}
         for name in given:
             if name in OWN_HEADERS or name.startswith("sec-websocket-"):
                 raise ValueError(f"headers must not have {name!r}, which belongs to the handshake")
-        # Before its path, a ws URI has only a host and a port (RFC 6455, section 3). Ignoring the name would drop
-        # credentials silently.
+        # A ws URI has no user name (RFC 6455, section 3). Ignoring one would drop credentials silently.
         if parts.username is not None:
             raise ValueError("url must not have a user name: pass headers={'Authorization': …}")
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
@@ -143,11 +143,11 @@ class _Target:
         shown_host = f"[{self._host}]" if ":" in self._host else self._host
         # The Host has the port only if it is not the default one (RFC 6455, section 4.1).
         named = shown_host if self._port == DEFAULT_PORTS[parts.scheme] else f"{shown_host}:{self._port}"
-        # It is taken out of the others: trio-websocket would send it as a second Host, and a server must refuse two
-        # (RFC 9112, section 3.2).
+        # A given Host is removed from the other headers: trio-websocket would send it as a second one, and a server
+        # must refuse two (RFC 9112, section 3.2).
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
-        # Without the query, which may hold a secret.
+        # The query is not shown, because it may contain a secret.
         secret = isinstance(url, FilledText)
         self.shown = as_written(url).partition("?")[0] if secret else f"{parts.scheme}://{named}{parts.path}"
         self._where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
@@ -164,12 +164,12 @@ class _Target:
                 if self._path is None
                 else await trio.open_unix_socket(self._path)
             )
-        except (OSError, ValueError) as exc:  # ValueError: a path, or a host, that can't exist
+        except (OSError, ValueError) as exc:  # ValueError: a path or a host that can't exist
             raise TransportError(f"can't connect to {self._where}: {connect_problem(exc)}") from exc
         if not self._tls:
             return stream
         context = self._ssl_context or ssl.create_default_context()
-        # https_compatible: the end of a WebSocket is a close frame; many servers don't end TLS in order.
+        # https_compatible: a WebSocket ends with a close frame, and many servers send no TLS close_notify after it.
         return trio.SSLStream(stream, context, server_hostname=self._host, https_compatible=True)
 
     async def secure(self, stream: trio.abc.Stream) -> None:
@@ -180,7 +180,8 @@ class _Target:
         """
         if isinstance(stream, trio.SSLStream):
             try:
-                # The first write would be too late: trio-websocket would make a bad certificate a closed connection.
+                # Leaving it to the first write would be too late: trio-websocket would report a bad certificate as a
+                # closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
                 raise TransportError(
@@ -197,8 +198,8 @@ class _Target:
             _resource(self._parts),
             subprotocols=[SUBPROTOCOL],
             extra_headers=list(self._headers),
-            # `Frames` bounds messages before they are parsed. The limit of trio-websocket counts characters, and
-            # closing by it drops the messages in its queue.
+            # `Frames` bounds messages before they are parsed. The limit of trio-websocket counts characters, and when
+            # it is exceeded, the messages in the queue are dropped.
             max_message_size=2**63,
             receive_buffer_size=CHUNK,
         )
@@ -210,12 +211,12 @@ class _Target:
     def refusal(self, failure: Exception, stream: WatchedStream) -> TransportError:
         """Return the error for a handshake that has failed."""
         cause: BaseException | None = failure
-        # trio-websocket fails once more as it responds to something that the parser refused.
+        # When the parser has refused something, trio-websocket fails once more while it responds to that.
         while cause is not None and not isinstance(cause, (RemoteProtocolError, ConnectionRejected)):
             cause = cause.__context__
         if isinstance(cause, ConnectionRejected):
             return self._refused(cause.status_code, cause.headers, cause.body or b"")
-        # trio-websocket says nothing about a body that ends with the connection.
+        # If the body of a refusal ends with the connection, trio-websocket reports no refusal.
         status = _STATUS.match(stream.refusal)
         if cause is None and status is not None:
             return self._refused(int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
@@ -227,10 +228,10 @@ class _Target:
 
     def _refused(self, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
         reason = ""
-        with contextlib.suppress(ValueError):  # a server may invent statuses
+        with contextlib.suppress(ValueError):  # a server may use unknown statuses
             reason = HTTPStatus(status).phrase
         sent = [(name.decode(), value.decode()) for name, value in self._headers]
-        # Latin-1 has a character for each byte, so no header of a server can make its own error fail.
+        # Latin-1 has a character for each byte, so decoding the server's headers can't fail.
         headers = {
             name.decode("latin-1").lower(): without_credentials(value, sent).decode("latin-1") for name, value in fields
         }
@@ -242,17 +243,17 @@ def _ascii(host: str) -> str:
     """Return a host name as it is sent.
 
     Raises:
-        ValueError: If it can't be.
+        ValueError: If it can't be encoded.
     """
     if host.isascii():
         return host
     try:
         return host.encode("idna").decode()
     except UnicodeError as exc:
-        raise ValueError(f"url has a host name that does not exist: {exc}") from None
+        raise ValueError(f"url has a host name that can't exist: {exc}") from None
 
 
 def _resource(parts: SplitResult) -> str:
-    # A request must be in ASCII. Whatever is quoted already stays as it is.
+    # A request must be in ASCII. Characters that are already quoted stay as they are.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")

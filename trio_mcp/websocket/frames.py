@@ -1,4 +1,4 @@
-"""The headers of arriving frames, read before wsproto parses the frames, in order to bound what a message may cost."""
+"""A reader of the headers of arriving frames, which bounds the cost of messages before wsproto parses the frames."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BURST: Final = 64
 """Frames that are parsed before other tasks run (chosen)."""
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes that the response to a handshake may have, with the body of a refusal (chosen)."""
+"""Bytes that the response to a handshake may have, including the body of a refusal (chosen)."""
 
 FREE_FRAGMENTS: Final = 1024
-"""Frames of one message that may be of any size (chosen)."""
+"""Frames of one message that may have any size (chosen)."""
 
 LEAST_FRAGMENT: Final = 256
-"""Bytes that further ones must have on average (chosen): each frame costs time and memory of its own."""
+"""Bytes that further frames must have on average (chosen): each frame costs time and memory of its own."""
 
 
 class CloseCause(NamedTuple):
@@ -34,15 +34,15 @@ class CloseCause(NamedTuple):
 
 
 def too_big(limit: int) -> CloseCause:
-    """Return the fault of a message that is longer than the limit."""
+    """Return the cause for closing after a message that is longer than the limit."""
     return CloseCause(CloseReason.MESSAGE_TOO_BIG, f"a message that is longer than max_message_size={limit}")
 
 
 class Frames:
     """The frames that arrive on one connection, after the head of the handshake.
 
-    The parser counts a message's characters, not its bytes, and only once all of it has arrived; and it keeps a list of
-    its fragments, which may be empty. So the headers of the frames are read here first.
+    The parser counts a message's characters instead of its bytes, and only when all of the message has arrived; and it
+    keeps a list of the fragments, even of empty ones. Therefore the headers of the frames are read here first.
 
     Args:
         limit: How many bytes a message may have.
@@ -50,7 +50,7 @@ class Frames:
     Attributes:
         fault: Why the next frame must not be parsed.
         partial: Whether a message has begun and not ended.
-        in_parser: How many messages have been admitted that the parser has not given back yet.
+        in_parser: How many messages have been admitted that the parser has not returned yet.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Frames:
         self._header = bytearray()
         self._left = 0  # bytes of the payload that have not arrived
         self._open = False  # the last frame of the message has not begun
-        self._size = self._fragments = 0  # of the message
+        self._size = self._fragments = 0  # of the current message
         self._closing = False
         self.fault: CloseCause | None = None
         self.partial = False
@@ -81,9 +81,9 @@ class Frames:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the parser waits for the first frame of a message, and holds none that the next could overtake."""
-        # `_open` is not asked: a message that has begun counts in `in_parser`. After a close frame all data is
-        # discarded (RFC 6455, section 1.4), and only the parser does that.
+        """Whether the parser waits for the first frame of a message, and has none that the next could overtake."""
+        # `_open` need not be checked: a message that has begun is counted in `in_parser`. After a close frame all data
+        # is discarded (RFC 6455, section 1.4), which only the parser does.
         return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
 
     @property
@@ -93,7 +93,7 @@ class Frames:
 
     @property
     def refusal(self) -> bytes:
-        """The bytes that the peer has sent in place of the end of the handshake."""
+        """The bytes that the peer has sent instead of completing the handshake."""
         return bytes(self._head or b"")
 
     def admit(self, data: bytes | bytearray) -> int:
@@ -101,7 +101,7 @@ class Frames:
         if self._head is not None:
             return self._admit_head(self._head, data)
         place, left = 0, BURST
-        # A fault stops right after its header: the parser sees all that came before, but not the payload.
+        # A fault stops the loop right after the frame's header: the parser gets what came before, but not the payload.
         while place < len(data) and self.fault is None:
             if self._left:
                 step = min(self._left, len(data) - place)
@@ -123,8 +123,8 @@ class Frames:
         return place
 
     def _admit_head(self, head: bytearray, data: bytes | bytearray) -> int:
-        """Pass the head of the handshake; with a refusal, everything."""
-        # The blank line may be split between two chunks. Searching all of it again takes quadratic time.
+        """Return how many of the next bytes belong to the head of the handshake; for a refusal, all of them."""
+        # The blank line may be split between two chunks. Searching the whole head again would take quadratic time.
         searched = max(0, len(head) - 3)
         head += data
         end = head.find(b"\r\n\r\n", searched) + 4
@@ -132,7 +132,7 @@ class Frames:
         if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
             self._head = None
             return len(data) - (len(head) - end)
-        # This is checked only for a head without an end: frames that arrive in one chunk with its end don't count.
+        # The size is checked only while the head has no end: frames that arrive in one chunk with its end don't count.
         if len(head) > MAX_HEAD:
             self.fault = CloseCause(CloseReason.PROTOCOL_ERROR, "a response to the handshake that is too long")
             return 0
@@ -140,7 +140,7 @@ class Frames:
 
     def _judge(self, header: bytearray) -> None:
         opcode, short = header[0] & 0x0F, header[1] & 0x7F
-        # Whether it is written in the fewest bytes (RFC 6455, section 5.2) is for the parser to judge.
+        # The parser checks that the length is written in the fewest bytes (RFC 6455, section 5.2).
         length = short if short < 126 else int.from_bytes(header[2 : 4 if short == 126 else 10], "big")
         self._left = length
         # Control frames may come in the middle of a message (RFC 6455, section 5.4); the parser bounds them.
@@ -154,7 +154,7 @@ class Frames:
         self._size += length
         self._fragments += 1
         self._open = not header[0] & 0x80
-        # The header alone decides, before any of the payload takes memory.
+        # The header is judged alone, before any of the payload takes memory.
         if self._size > self._limit:
             self.fault = too_big(self._limit)
         elif self._fragments > FREE_FRAGMENTS + self._size // LEAST_FRAGMENT:
@@ -162,6 +162,6 @@ class Frames:
 
 
 def _size_of(header: bytearray) -> int:
-    """Return how many bytes a header has that begins with these two (RFC 6455, section 5.2)."""
+    """Return how many bytes a header has, by its first two bytes (RFC 6455, section 5.2)."""
     short = header[1] & 0x7F
     return 2 + (2 if short == 126 else 8 if short == 127 else 0) + (4 if header[1] & 0x80 else 0)

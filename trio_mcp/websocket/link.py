@@ -24,7 +24,7 @@ INBOX: Final = 4 * 1024 * 1024
 """Bytes of messages that may wait for the session (chosen). A full inbox holds up the responses to the peer's pings."""
 
 COST: Final = 1024
-"""Bytes that each message counts besides its text (chosen): small ones take many times their size in memory."""
+"""Bytes counted for each message in addition to its text (chosen): small ones take many times their size in memory."""
 
 GOODBYE: Final = CloseCause(CloseReason.NORMAL_CLOSURE, "")
 
@@ -34,7 +34,7 @@ hold up the end of a session."""
 
 
 class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
-    """The messages that wait for a session, bounded in bytes. A message that finds any room is taken, however long."""
+    """The messages that wait for a session, bounded in bytes. If there is room, a message of any length is taken."""
 
     def __init__(self, limit: int = INBOX) -> None:
         self._limit = limit
@@ -47,7 +47,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
 
     @property
     def has_room(self) -> bool:
-        # A closed inbox drops what it gets, so the reader need not wait: it still has to find the peer's close frame.
+        # A closed inbox drops all messages, so the reader need not wait: it still has to find the peer's close frame.
         return self._size < self._limit or self._closed
 
     async def room(self) -> None:
@@ -57,9 +57,10 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
             await self._taken.park()
 
     def put(self, item: SessionMessage, size: int = 0) -> None:
-        """Add a message; once the session does not read any more, drop it."""
+        """Add a message, or drop it if the inbox is closed."""
         if not self._closed:
-            # It may exceed the limit: a failure must always get in, and a message longer than the inbox never would.
+            # The limit may be exceeded: a failure must always be added, and a message longer than the inbox would never
+            # fit.
             self._items.append((item, size + COST))
             self._size += size + COST
             self._arrived.unpark()
@@ -70,7 +71,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
         self._arrived.unpark_all()
 
     def receive_nowait(self) -> SessionMessage:
-        """Return the next message, or raise what the method of a memory channel would."""
+        """Return the next message, or raise the same exceptions as a memory channel."""
         if self._closed:
             raise trio.ClosedResourceError
         if not self._items:
@@ -84,7 +85,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
         await trio.lowlevel.checkpoint_if_cancelled()
         with contextlib.suppress(trio.WouldBlock):
             item = self.receive_nowait()
-            # It has been taken, so a cancellation must not lose it.
+            # The message has been taken, so a cancellation must not lose it.
             await trio.lowlevel.cancel_shielded_checkpoint()
             return item
         # The message is taken only after waking up, so cancelling `park` can't lose it.
@@ -94,7 +95,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
                 return self.receive_nowait()
 
     def close(self) -> None:
-        """Drop everything, now and later."""
+        """Drop all messages, now and later."""
         self._closed = True
         self._items.clear()
         self._size = 0
@@ -111,11 +112,11 @@ class WebSocketLink:
 
     Args:
         socket: The open WebSocket.
-        metadata: The facts that the session gets with each message.
+        metadata: The metadata that the session gets with each message.
         farewell: The reason that the peer gets when the block ends.
 
     Attributes:
-        farewell: That reason; it may change.
+        farewell: The same reason; it may be changed.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class WebSocketLink:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Link]:
-        """Yield the link. At the end of the block what was handed over is sent, and the WebSocket is closed."""
+        """Yield the link. At the end of the block the messages handed over are sent, and the WebSocket is closed."""
         try:
             async with background_nursery(self._end) as nursery:
                 nursery.start_soon(self._read)
@@ -144,7 +145,7 @@ class WebSocketLink:
             # A session that still uses the link gets an error at once and does not wait for tasks that have ended.
             self._inbox.close()
             self._outbound.refuse()
-            # This is shielded, and short: even when all is cancelled, the peer is told, unless a frame was cut off.
+            # This is shielded, but short: the peer is told even if everything is cancelled, unless a frame was cut off.
             with trio.move_on_after(LAST_WORDS, shield=True):
                 await self._socket.close(*self.farewell)
                 await self._socket.hang_up()
@@ -152,9 +153,9 @@ class WebSocketLink:
     async def _end(self) -> None:
         # Later messages are dropped: the session reads no more.
         self._inbox.close()
-        # `refuse` would drop the messages that were handed over and not sent.
+        # `refuse` would drop the messages that were handed over but have not been sent.
         self._outbound.close()
-        # The order loses nothing: the last messages, the close frame, and then that of the peer.
+        # Nothing is lost in this order: first the last messages and our close frame, then the peer's close frame.
         with trio.move_on_after(CLOSE_GRACE):
             await self._written.wait()
             await self._ended.wait()
@@ -164,7 +165,7 @@ class WebSocketLink:
         # The message is put before the wait: it is in memory already, so holding it back would save nothing.
         inbox.put(SessionMessage(decode(data), metadata=self._metadata), len(data))
         if not inbox.has_room:
-            # While this waits nothing is read, not even a pong, and the keep-alive must not count that against the
+            # During this wait nothing is read, not even a pong, and the keep-alive must not count that against the
             # peer.
             self._socket.waiting = True
             await inbox.room()
@@ -179,19 +180,19 @@ class WebSocketLink:
                 inbox.put(SessionMessage(TransportFailure(end.cause)))
         inbox.end()
         self._ended.set()
-        # Nothing can be sent any more, and the session must know.
+        # Nothing more can be sent, and the session must learn that.
         self._outbound.refuse()
 
     async def _send(self) -> None:
-        """Send every message until the session closes its side, and say goodbye."""
+        """Send every message until the session closes its side, and then the close frame."""
         try:
             while True:
-                # Waiting messages go together: many small ones take one system call.
+                # Waiting messages are sent together: many small ones take only one system call.
                 await self._socket.send(await self._outbound.take())
-        # ClosedResourceError: `_read` has closed the channel. It alone reports the loss, and only once.
+        # ClosedResourceError: `_read` has closed the channel. Only `_read` reports the loss, and only once.
         except (Ended, trio.EndOfChannel, trio.ClosedResourceError):
             pass
-        # `running` would be too late: the peer's close frame follows this one, and `_end` waits for it.
+        # Closing in `running` would be too late: `_end` waits for the peer's close frame, which follows this one.
         await self._socket.close(*self.farewell)
         self._written.set()
 

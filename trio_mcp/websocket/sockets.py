@@ -1,4 +1,4 @@
-"""The WebSocket that a link needs, and its implementation with trio-websocket."""
+"""The interface of a WebSocket for a link, and its implementation with trio-websocket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUBPROTOCOL: Final = "mcp"
 """The subprotocol that both sides must name (RFC 6455, section 1.9)."""
 
 LAST_WORDS: Final = 0.5
-"""Seconds for a close frame to leave when there is no more time (chosen: it is only a local write)."""
+"""Seconds to send a close frame when the time is up (chosen: it is only a local write)."""
 
 
 NOT_TEXT: Final = "a binary frame, where messages are text"
@@ -31,7 +31,7 @@ class Ended(Exception):
     """A WebSocket has ended.
 
     Args:
-        cause: Why it was lost; None if the peer has closed it in order.
+        cause: Why it was lost; None if it was closed in an orderly way.
     """
 
     def __init__(self, cause: TransportError | None = None) -> None:
@@ -43,27 +43,27 @@ class Socket(Protocol):
     """An open WebSocket.
 
     Attributes:
-        waiting: Set while nothing more is received, because what was received waits for room.
+        waiting: Whether nothing more is received at present, because a received message waits for room.
     """
 
     waiting: bool
 
     async def receive_all(self, accept: Accept) -> None:
-        """Hand on every message, in order.
+        """Pass every message on, in order.
 
         Raises:
-            Ended: If no more will come.
+            Ended: When no more messages will come.
         """
 
     async def send(self, messages: Sequence[bytes]) -> None:
-        """Send messages. Only one task may do so, and cancelling it ends the WebSocket.
+        """Send messages. Only one task may do that, and cancelling it ends the WebSocket.
 
         Raises:
-            Ended: If it can't be sent.
+            Ended: If they can't be sent.
         """
 
     async def close(self, code: int, reason: str) -> None:
-        """Say that nothing more is sent; what still arrives is received."""
+        """Tell the peer that nothing more will be sent; messages that still arrive are received."""
 
     async def hang_up(self) -> None:
         """Drop the connection."""
@@ -74,13 +74,13 @@ Open = Callable[[trio.Nursery], Awaitable[WebSocketConnection]]
 
 
 class TrioSocket:
-    """A WebSocket spoken by trio-websocket, which pings its peer when that is silent.
+    """A WebSocket on trio-websocket, which pings a silent peer.
 
     Args:
         stream: The stream below.
         peer: A word for the peer: ``"client"`` or ``"server"``.
         ping_interval: Seconds of silence after which the peer gets a ping.
-        ping_timeout: Seconds of silence after which the peer counts as dead.
+        ping_timeout: Seconds of silence after which the peer is considered dead.
         message_timeout: Seconds that a message may take to arrive.
     """
 
@@ -94,7 +94,7 @@ class TrioSocket:
         self._timeout = ping_timeout
         self._message_timeout = message_timeout
         self._connection: Any = None
-        # Bound methods: each access makes a new one, but they compare and hash as equal.
+        # The set contains bound methods: each access makes a new one, but they compare and hash as equal.
         self._beating: set[Any] = set()
         self._over = trio.CancelScope()  # around the opening handshake
         self._stopped = trio.Event()  # the reader has ended
@@ -114,38 +114,39 @@ class TrioSocket:
         """
         home: Any = _Home(nursery, self._read)
         with self._over:
-            # It would wait forever once its reader has ended, so `_read` cancels it then.
+            # The handshake would wait forever once its reader has ended, so `_read` cancels it then.
             try:
                 self._connection = await handshake(home)
             except ConnectionClosed as exc:  # during the response
                 return exc
-            # Pings start here: before the handshake has ended, none can be sent, and the caller's deadline bounds it.
+            # Pings start only now: before the handshake has ended, none can be sent. The caller's deadline bounds the
+            # handshake.
             nursery.start_soon(self._keep_alive, nursery)
             return None
-        # Only `_read` cancels that scope, so the reader has ended; with the stream's clean end it leaves no exception.
+        # Only `_read` cancels the scope, so the reader has ended; if the stream ended cleanly, there is no exception.
         return self._failure or ConnectionClosed(None)
 
     async def _read(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
             await read()
         except Exception as exc:
-            # Raised here it would end the nursery, but it is the link that is lost.
+            # If the exception were raised here, it would end the nursery, but only the link is lost.
             self._failure = exc
-        # A cancelled reader does not get here: its nursery ends, and with it all that could wait for this.
+        # A cancelled reader does not get here, but then the nursery ends, with everything that could wait for this.
         self._stopped.set()
         self._over.cancel("the reader has ended")
 
     # --- messages -------------------------------------------------------------------------------------------------
 
     async def receive_all(self, accept: Accept) -> None:
-        # Earlier messages are in trio-websocket's queue; `Frames.in_parser` keeps later ones behind them.
+        # Earlier messages are in trio-websocket's queue; `Frames.in_parser` prevents later ones from overtaking them.
         self._stream.accept = accept
         try:
             while isinstance(message := await self._connection.get_message(), str):
                 await accept(message.encode())
-                # This waits for `accept`: until then, no later message may overtake this one past the parser.
+                # This comes after `accept`: before that, no later message may bypass the parser and overtake this one.
                 self._stream.parsed()
-                del message  # a long one would stay in memory until the next one
+                del message  # a long message would stay in memory until the next one
         except ConnectionClosed:
             pass
         else:
@@ -159,18 +160,19 @@ class TrioSocket:
         try:
             await self._stream.send_messages(messages)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise Ended from None  # why is told by `receive_all`, after what has still arrived
+            raise Ended from None  # `receive_all` reports the reason, after the last messages that have arrived
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     async def _end(self) -> TransportError | None:
-        """Respond to the end of the connection, and return why it was lost; None if it was closed in order."""
+        """Respond to the end of the connection, and return why it was lost; None if the closing was orderly."""
         stream, peer, closed = self._stream, self._peer, self._connection.closed
-        if closed is None and stream.fault is None:  # the reader is about to end, by an exception that closed its queue
+        if closed is None and stream.fault is None:  # an exception has closed the queue, and the reader is about to end
             await self._stopped.wait()
         code = CloseReason.ABNORMAL_CLOSURE if closed is None else closed.code
         fault = stream.fault
-        # A fault that this side found comes first: trio-websocket then knows only that its stream has ended.
+        # A fault that this side has found comes first: in that case trio-websocket only knows that its stream has
+        # ended.
         if fault is not None:
             cause = f"the {peer} sent {fault.reason}"
         elif self._failure is not None:
@@ -178,25 +180,25 @@ class TrioSocket:
             fault = CloseCause(CloseReason.INTERNAL_ERROR, "the connection failed")
         elif code != CloseReason.ABNORMAL_CLOSURE and stream.answered:
             with trio.move_on_after(LAST_WORDS):
-                await self.hang_up()  # the server closes first (RFC 6455, section 7.1.1), and the client does not mind
+                await self.hang_up()  # the server should close first (RFC 6455, section 7.1.1); a client may do so, too
             return farewell(peer, code, closed.reason)
         elif stream.answered:
-            return None  # we have closed it, and the peer has not responded
+            return None  # we have closed the WebSocket, and the peer has not responded
         elif code == CloseReason.ABNORMAL_CLOSURE:
             broken = stream.broken or "it was closed without a close frame"
             return TransportError(f"the connection to the {peer} was lost: {broken}")
         else:
-            # The parser refused a frame: no close frame has come, and trio-websocket sends none.
-            cause = f"the {peer} broke the protocol of WebSocket: {closed.reason}"
+            # The parser refused a frame: no close frame has arrived, and trio-websocket sends none.
+            cause = f"the {peer} violated the WebSocket protocol: {closed.reason}"
             fault = CloseCause(code, closed.reason or "")
-        # Recorded as a fault, so that `hang_up` lingers: a reset could destroy the close frame on its way.
+        # The fault is recorded so that `hang_up` lingers: a reset could destroy the close frame on its way.
         stream.give_up(fault)
         with trio.move_on_after(LAST_WORDS):
             await stream.say_goodbye(fault)
         return TransportError(cause)
 
     async def close(self, code: int, reason: str) -> None:
-        # Once the reader has ended, there is a better reason, or none is left to hear one: see `_end`.
+        # Once the reader has ended, there is a better reason, or no peer is left to receive one: see `_end`.
         fault = self._stream.fault or (CloseCause(code, reason) if self._connection.closed is None else None)
         if fault is not None:
             await self._stream.say_goodbye(fault)
@@ -207,28 +209,30 @@ class TrioSocket:
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def _keep_alive(self, nursery: trio.Nursery) -> None:
-        """Ping a silent peer, and give it up after a longer silence. Whatever arrives is a sign of life."""
+        """Ping a silent peer, and give it up after a longer silence. Any byte that arrives is a sign of life."""
         stream = self._stream
         while stream.fault is None:
             now = trio.current_time()
             if self.waiting:
-                # The peer may be sending, but we don't read.
+                # The peer may be sending, but we are not reading.
                 stream.stand_still(now - stream.heard)
             silent = now - stream.heard
             if silent >= self._timeout:
                 text = f"nothing within ping_timeout={self._timeout:g} seconds"
                 stream.give_up(CloseCause(CloseReason.INTERNAL_ERROR, text))
                 return
-            # Bytes that trickle in are signs of life, so silence alone would never end such a message.
+            # Bytes that trickle in are signs of life, so the limit on silence would never end such a message.
             if stream.unfinished() >= self._message_timeout:
                 text = f"a message that took longer than {self._message_timeout:g} seconds"
                 stream.give_up(CloseCause(CloseReason.POLICY_VIOLATION, text))
                 return
             quiet = silent >= self._interval or self.waiting
             if quiet:
-                # While we don't read, no pong gets through, and an unasked one is a sign of life as well.
+                # While we don't read, no pong would be received, so we send an unsolicited one, which is also a sign of
+                # life.
                 beat = self._connection.pong if self.waiting else self._connection.ping
-                # A ping of trio-websocket waits for its pong without a limit: one per interval would pile up tasks.
+                # A ping of trio-websocket waits for its pong without a limit: with one per interval, tasks would pile
+                # up.
                 if beat not in self._beating:
                     self._beating.add(beat)
                     nursery.start_soon(self._beat, beat)
@@ -236,7 +240,7 @@ class TrioSocket:
             # A message may begin while this sleeps, so it may last up to twice its time.
             wake = min(next_beat, stream.heard + self._timeout, now + self._message_timeout)
             await trio.sleep_until(wake)
-            # If it is later than it should be, this program stood still, and not the peer.
+            # If this wakes up too late, the program stood still, rather than the peer.
             stream.stand_still(trio.current_time() - wake)
 
     async def _beat(self, beat: Callable[[], Awaitable[None]]) -> None:
@@ -247,7 +251,7 @@ class TrioSocket:
 
 
 class _Home:
-    """A stand-in for the nursery in which trio-websocket starts its reader, so that its failure is the link's."""
+    """A stand-in for the nursery in which trio-websocket starts its reader, so that only the link fails with it."""
 
     def __init__(self, nursery: trio.Nursery, run: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
         self._nursery = nursery
@@ -258,7 +262,7 @@ class _Home:
 
 
 def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
-    """Return the error that the peer's closing of a WebSocket means; None if all is in order."""
+    """Return the error for a WebSocket that the peer has closed with a code; None if the closing was orderly."""
     # A browser sends 1001 when a person leaves the page, and no code if the page gave none.
     in_order = {CloseReason.NORMAL_CLOSURE, CloseReason.NO_STATUS_RCVD}
     if code in in_order or (code == CloseReason.GOING_AWAY and peer == "client"):
@@ -267,7 +271,7 @@ def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
 
 
 def _in_words(code: int, reason: str | None) -> str:
-    """Return a code and a reason in words; the peer chose both."""
+    """Return a code and a reason in words; the peer has chosen both."""
     words = f"{int(code)}"
     with contextlib.suppress(ValueError):
         words += f" ({CloseReason(code).name.lower().replace('_', ' ')})"
@@ -275,5 +279,5 @@ def _in_words(code: int, reason: str | None) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text of the peer without control characters, which could hide the rest of a message on a terminal."""
+    """Return a text from the peer without control characters, which could hide the rest of a message on a terminal."""
     return "".join(character if character.isprintable() else " " for character in text)

@@ -1,6 +1,6 @@
-"""The stream below a WebSocket: what arrives is bounded, what is sent has a time limit, and a close frame is the last.
+"""The stream below a WebSocket: incoming data is bounded, sending has a time limit, and a close frame comes last.
 
-trio-websocket speaks the protocol on top of it, and sees nothing but a stream.
+trio-websocket implements the protocol on top of it, and sees nothing but a stream.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from trio_mcp.websocket.text_frames import SplitFrame, read_text_frame, split_fr
 __all__ = ["WatchedStream"]
 
 LINGERED: Final = 64 * 1024 * 1024
-"""The most bytes that are still read from a peer that broke the rules (chosen).
+"""The most bytes that are still read from a peer that has violated the protocol or a limit (chosen).
 
 A browser sends a long message to its end. The operating system resets a connection that is closed with data unread, and
 the reset may destroy the close frame before the peer has read it."""
 
 
 Accept = Callable[[bytes], Awaitable[None]]
-"""Takes a message, and returns when there is room for the next."""
+"""Takes a message, and returns when there is room for the next one."""
 
 
 class WatchedStream:
@@ -38,18 +38,18 @@ class WatchedStream:
 
     Args:
         stream: The stream below.
-        read: What was already read from it.
+        read: The bytes that have already been read from it.
         max_message_size: How many bytes a message may have.
         write_timeout: Seconds that the peer may take to read a `CHUNK` once its buffers are full.
         is_client: Whether this is the client's end, which masks its frames.
 
     Attributes:
-        heard: When the peer was last heard from.
+        heard: The time, by Trio's clock, at which the peer was last heard from.
         fault: Why this side gives the WebSocket up.
         answered: Whether this side has sent a close frame.
-        goodbye: Whether nothing more is sent: the close frame has gone out, or the stream is broken.
-        broken: What broke the stream, in words.
-        accept: Takes the messages for which the parser is not needed; None if all go through it.
+        goodbye: Whether nothing more is sent, because a close frame has been sent or the stream is broken.
+        broken: What broke the stream, in words; empty if it is not broken.
+        accept: Takes the messages for which the parser is not needed; None if all go through the parser.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class WatchedStream:
         is_client: bool,
     ) -> None:
         self._stream = stream
-        # This needs a plain socket: the bytes that go through the descriptor of TLS are not those that were sent.
+        # This must be a plain socket: with TLS, the bytes on the descriptor are not those of the messages.
         self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
@@ -71,12 +71,12 @@ class WatchedStream:
         self._write_timeout = write_timeout
         self._is_client = is_client
         self._sending = trio.Lock()
-        # Stands in until the first read, because `stop` may come before it.
+        # This scope is a placeholder until the first read, because `stop` may be called before that.
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
-        # A server's end gives the parser no frame before it has responded to the handshake: trio-websocket would notice
-        # it only when more arrives.
+        # The server's end passes no frame to the parser before it has responded to the handshake: trio-websocket would
+        # notice such a frame only when more data arrives.
         self._answering = trio.Event()
         self.heard = trio.current_time()
         self.fault: CloseCause | None = None
@@ -87,7 +87,7 @@ class WatchedStream:
 
     @property
     def refusal(self) -> bytes:
-        """The bytes that the peer has sent in place of the end of the handshake."""
+        """The bytes that the peer has sent instead of completing the handshake."""
         return self._frames.refusal
 
     def unfinished(self) -> float:
@@ -95,17 +95,17 @@ class WatchedStream:
         return trio.current_time() - self._begun if self._frames.partial or self._split is not None else 0.0
 
     def parsed(self) -> None:
-        """Record that a message has come out of the parser and has been handed on."""
+        """Record that a message from the parser has been passed on."""
         self._frames.in_parser -= 1
 
     def stand_still(self, seconds: float) -> None:
-        """Don't count some seconds against the peer: this program did not read in that time."""
+        """Don't count some seconds against the peer, because this program did not read during that time."""
         self.heard += seconds
         self._begun += seconds
 
     def give_up(self, fault: CloseCause) -> None:
         """Read no more; `say_goodbye` tells the peer why."""
-        # The first fault stands; a later one, such as silence, may be no more than its consequence.
+        # The first fault is kept; a later one, such as silence, may only be its consequence.
         if self.fault is None:
             self.fault = fault
         self.stop()
@@ -121,7 +121,7 @@ class WatchedStream:
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return the next bytes, at most `CHUNK`; empty once the WebSocket has ended for this side."""
-        # One scope for all the messages that need no parser: for each of them it would cost as much as reading it.
+        # There is one scope for all the messages that need no parser: one for each would cost as much as reading it.
         with trio.CancelScope() as self._receiving:
             return await self._next_piece()
         return b""
@@ -132,7 +132,7 @@ class WatchedStream:
             await self._answering.wait()
         while True:
             if self._ahead or self._ended:
-                # Handling a message takes its time, and in that time the peer is not silent.
+                # The time that it takes to handle a message does not count as silence of the peer.
                 self.heard = trio.current_time()
                 await trio.lowlevel.checkpoint()
             else:
@@ -147,9 +147,9 @@ class WatchedStream:
                 if not self._ahead:
                     continue
             count = frames.admit(self._ahead)
-            # The rest waits until trio-websocket has handled this, so that its full queue holds up the peer.
+            # The rest waits until trio-websocket has handled these bytes, so that a full queue holds up the peer.
             admitted, self._ahead = self._ahead[:count], self._ahead[count:]
-            if frames.fault is not None:  # what came before it is still parsed
+            if frames.fault is not None:  # the bytes before the fault are still parsed
                 self.give_up(frames.fault)
             return admitted
 
@@ -159,14 +159,14 @@ class WatchedStream:
                 self._ahead = bytes(await self._stream.receive_some(CHUNK))
             else:
                 self._ahead = await read_socket(self._socket)
-        # trio-websocket makes a bare 1006 of every broken stream, so the cause has to be kept here.
+        # trio-websocket reports every broken stream as a bare 1006, so the cause has to be kept here.
         except trio.BrokenResourceError as exc:
             self.broken = f"the connection broke: {exc.__cause__ or exc}"
             raise
         self.heard = trio.current_time()
 
     async def _accept_whole(self, accept: Accept) -> None:
-        """Hand on the messages at hand that need no parser, up to a frame that does."""
+        """Pass on the messages that have arrived and need no parser, up to a frame that needs it."""
         if self._split is not None and not await self._take(self._split, accept):
             return
         data, place, count = self._ahead, 0, 0
@@ -177,7 +177,7 @@ class WatchedStream:
             # `accept` has no checkpoint while there is room: a chunk of tiny messages would hold up all other tasks.
             if count % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # The data is cut once, at the end: cutting off each message would copy the rest each time.
+        # The data is cut only once, at the end: cutting off each message would copy the rest each time.
         self._ahead = data[place:]
         if (split := split_frame(self._ahead, not self._is_client, self._limit)) is not None:
             self._ahead = self._ahead[len(split.head) :]
@@ -185,11 +185,11 @@ class WatchedStream:
             await self._take(split, accept)
 
     async def _take(self, split: SplitFrame, accept: Accept) -> bool:
-        """Take what is at hand of a message in pieces, and hand it on if that was all. Return whether it was."""
+        """Take the next piece of a message, and pass the message on if it is complete. Return whether it was."""
         data = self._ahead
         try:
             place = split.take(data)
-        except UnicodeDecodeError:  # the parser refuses it
+        except UnicodeDecodeError:  # the parser will refuse the message
             self._split, self._ahead = None, split.as_it_came() + data
             return False
         self._ahead, message = data[place:], split.message()
@@ -200,7 +200,7 @@ class WatchedStream:
         return True
 
     async def send_all(self, data: Any) -> None:
-        """Send bytes, unless a close frame was sent before."""
+        """Send bytes, unless a close frame has been sent before."""
         await self._send((data,))
 
     async def _send(self, parts: Sequence[Any]) -> None:
@@ -209,20 +209,21 @@ class WatchedStream:
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
-            # trio-websocket sends each frame by a separate call, so its first byte tells (RFC 6455, section 5.2).
+            # trio-websocket sends each frame in a separate call, so the first byte shows its kind (RFC 6455, section
+            # 5.2).
             is_close = parts[0][:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
                 await trio.lowlevel.checkpoint()
                 return
             await trio.lowlevel.checkpoint_if_cancelled()
-            # Nothing may follow a frame that is cut off from here on.
+            # If a frame is cut off from here on, nothing may follow it.
             self.goodbye = True
             for part in parts:
                 await self._send_pieces(part)
             self.goodbye = is_close
         finally:
-            # The first bytes are the response to the handshake; the reader must not wait if it failed.
+            # The first bytes are the response to the handshake; even if sending it fails, the reader must continue.
             self._answering.set()
             self._sending.release()
 
@@ -230,7 +231,7 @@ class WatchedStream:
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Do nothing but end the reading: the close frame may still have to be sent."""
+        """Only end the reading, because the close frame may still have to be sent."""
         self.stop()
         await trio.lowlevel.checkpoint()
 
@@ -238,12 +239,12 @@ class WatchedStream:
         view = memoryview(data)
         while True:
             if self._socket is not None:
-                # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
-                # scheduler.
+                # The system nearly always takes all of the data at once, which needs neither a deadline nor a turn of
+                # the scheduler.
                 view = view[write_now(self._socket, view) :]
             if not view:
                 return
-            # Each piece has the whole time: a peer that reads slowly must not be lost because a message is long.
+            # Each piece has the full time limit: a peer that reads slowly must not be lost because a message is long.
             with trio.move_on_after(self._write_timeout) as scope:
                 try:
                     await self._stream.send_all(view[:CHUNK])
@@ -252,7 +253,7 @@ class WatchedStream:
                     raise
             if scope.cancelled_caught:
                 self.broken = f"nothing was read for {self._write_timeout:g} seconds"
-                # A frame is cut off, so the connection is of no more use. Closing it also wakes the reader.
+                # A frame is cut off, so the connection is of no further use. Closing it also wakes the reader.
                 await trio.aclose_forcefully(self._stream)
                 raise trio.BrokenResourceError(self.broken)
             view = view[CHUNK:]
@@ -260,25 +261,25 @@ class WatchedStream:
     async def send_messages(self, messages: Sequence[bytes]) -> None:
         """Send messages together, each as a text frame."""
         *first, last = [part for message in messages for part in text_frame_parts(message, self._is_client)]
-        # Only the last one can be long, and it is not copied for the sake of its head.
+        # Only the last message can be long, and it is not copied just to put its head before it.
         await self._send([b"".join(first), last] if len(last) > CHUNK else [b"".join([*first, last])])
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     async def say_goodbye(self, fault: CloseCause) -> None:
-        """Send a close frame, after what is being sent; do nothing if one was sent."""
-        # During a send `goodbye` is set only for that time, so wait for its end; `send_all` looks again.
+        """Send a close frame after the data that is being sent, unless one has been sent already."""
+        # During a send, `goodbye` is set only temporarily, so this waits for the lock; `send_all` checks it again.
         if not self.goodbye or self._sending.locked():
-            # trio-websocket's `aclose` would drop what still arrives, and it sends nothing after a fault of the peer.
-            # wsproto cuts the reason to what a control frame may have (RFC 6455, section 5.5).
+            # trio-websocket's `aclose` would drop messages that still arrive, and sends nothing after a fault of the
+            # peer. wsproto cuts the reason to the size of a control frame (RFC 6455, section 5.5).
             frame = FrameProtocol(self._is_client, []).close(*fault)
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 await self.send_all(frame)
 
     async def hang_up(self) -> None:
-        """Close the stream below, within the caller's time: a peer that broke the rules may use it to read why."""
+        """Close the stream below, within the caller's time limit; a peer at fault gets that time to read why."""
         self.stop()
-        # Lingering may take all of the caller's time; then the stream is closed by force.
+        # Lingering may take all of the caller's time; the stream is then closed forcefully.
         async with closing(partial(trio.aclose_forcefully, self._stream)):
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 if self.fault is not None and not self.broken:
@@ -287,10 +288,10 @@ class WatchedStream:
 
     async def _linger(self) -> None:
         if isinstance(self._stream, trio.SocketStream):
-            # The peer sees this end behind the close frame and closes its side, which ends the loop below.
+            # The peer reads the end of the data after the close frame and closes its side, which ends the loop below.
             await self._stream.send_eof()
         left = LINGERED
         while data := await self._stream.receive_some(CHUNK):
             left -= len(data)
             if left < 0:
-                await trio.sleep_forever()  # a peer whose writes block can read the close frame meanwhile
+                await trio.sleep_forever()  # in the meantime, a peer whose writes block can read the close frame

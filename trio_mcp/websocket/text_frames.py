@@ -1,4 +1,4 @@
-"""Messages of one text frame, as nearly all are: framed, and recognized among frames, without the parser."""
+"""Messages of a single text frame, as nearly all are: they are framed and recognized without the parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SplitFrame", "read_text_frame", "split_frame", "text_frame", "text_f
 TEXT = 0x81  # the last, and only, frame of a text message (RFC 6455, section 5.2)
 
 BLOCK: Final = 64 * 1024
-"""Bytes that are masked at once (chosen): the numbers in between stay in the processor's cache."""
+"""Bytes that are masked at once (chosen): the intermediate numbers stay in the processor's cache."""
 
 
 def text_frame(message: bytes, masked: bool) -> bytes:
@@ -24,7 +24,7 @@ def text_frame(message: bytes, masked: bool) -> bytes:
 def text_frame_parts(message: bytes, masked: bool) -> tuple[bytes, bytes]:
     """Return the head of a message's text frame, and the payload."""
     size, bit = len(message), 0x80 if masked else 0
-    # The length must have the fewest bytes possible (RFC 6455, section 5.2).
+    # The length must be written in the fewest bytes possible (RFC 6455, section 5.2).
     if size < 126:
         head = bytes((TEXT, bit | size))
     elif size < 0x10000:
@@ -33,15 +33,15 @@ def text_frame_parts(message: bytes, masked: bool) -> tuple[bytes, bytes]:
         head = bytes((TEXT, bit | 127)) + size.to_bytes(8, "big")
     if not masked:
         return head, message
-    key = os.urandom(4)  # it must be unpredictable (RFC 6455, section 5.3)
+    key = os.urandom(4)  # the key must be unpredictable (RFC 6455, section 5.3)
     return head + key, _Mask(key).over_all(message)
 
 
 def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[bytes, int] | None:
     """Return the message of the text frame at a place, and the place after it.
 
-    None if the parser must see the frame: it is of another kind, not all there, longer than the limit, or not exactly
-    as it should be.
+    Return None if the parser must see the frame: if it is of another kind, incomplete, longer than the limit, or not
+    exactly as it should be.
     """
     found = _read_head(data, place, masked, limit)
     if found is None:
@@ -51,7 +51,7 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
         return None
     message = _Mask(data[start - 4 : start]).over_all(data[start:end]) if masked else data[start:end]
     try:
-        # This only checks it, as text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
+        # This is only a check, because text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
         message.decode()
     except UnicodeDecodeError:
         return None
@@ -61,8 +61,8 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
 def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, int] | None:
     """Return where the payload of the text frame at a place begins and ends; None as in `read_text_frame`."""
     start = place + 2
-    # A client masks, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte differ from
-    # `TEXT`. A wrong frame goes to the parser, which knows the code to close with.
+    # A client must mask its frames, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte
+    # differ from `TEXT`. A wrong frame goes to the parser, which knows the code with which to close.
     if len(data) < start or data[place] != TEXT or (data[place + 1] >= 0x80) is not masked:
         return None
     size, least = data[place + 1] & 0x7F, 0
@@ -71,12 +71,12 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
         size, start = int.from_bytes(data[start : start + width], "big"), start + width
     if masked:
         start += 4
-    # The parser refuses a length that is not in its shortest form, and `Frames` one over the limit.
+    # The parser will refuse a length that is not in its shortest form, and `Frames` a length over the limit.
     return (start, start + size) if len(data) >= start and least <= size <= limit else None
 
 
 def split_frame(data: bytes, masked: bool, limit: int) -> SplitFrame | None:
-    """Return the text frame that the data is the beginning of; None if its head is cut, or the parser must see it."""
+    """Return the incomplete text frame at the beginning of the data; None if there isn't one that needs no parser."""
     found = _read_head(data, 0, masked, limit)
     if found is None:
         return None
@@ -88,12 +88,12 @@ class SplitFrame:
     """A text frame that arrives in pieces.
 
     Args:
-        head: Its head.
-        size: How many bytes its payload has.
-        masked: Whether that is masked.
+        head: The frame's head.
+        size: How many bytes the payload has.
+        masked: Whether the payload is masked.
 
     Attributes:
-        head: Its head.
+        head: The frame's head.
     """
 
     __slots__ = ("_decoder", "_left", "_mask", "_pieces", "head")
@@ -103,14 +103,14 @@ class SplitFrame:
         self._left = size
         self._mask = _Mask(head[-4:]) if masked else None
         self._pieces = Pieces()
-        # It only checks the text, as above; and with each piece, as the parser does.
+        # The decoder only checks the text, as above; it checks each piece, as the parser does.
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def take(self, data: bytes) -> int:
-        """Take what has arrived of the payload, and return how many bytes that is.
+        """Take the bytes of the payload that have arrived, and return how many there were.
 
         Raises:
-            UnicodeDecodeError: If it is not UTF-8; then nothing is taken.
+            UnicodeDecodeError: If they are not UTF-8; then none are taken.
         """
         piece = data[: self._left]
         text = piece if self._mask is None else self._mask.over(piece)
@@ -124,16 +124,16 @@ class SplitFrame:
         return None if self._left else self._pieces.joined()
 
     def as_it_came(self) -> bytes:
-        """Return all that was taken, for the parser, with the head."""
+        """Return the head and all bytes that were taken, as they arrived, for the parser."""
         data = self._pieces.joined()
         return self.head + (data if self._mask is None else _Mask(self.head[-4:]).over_all(data))
 
 
 class _Mask:
-    """A mask that is applied to bytes, or taken off (RFC 6455, section 5.3).
+    """A mask that is applied to bytes, or removed from them (RFC 6455, section 5.3).
 
     Args:
-        key: Its key.
+        key: The masking key.
     """
 
     __slots__ = ("_block", "_key")
@@ -143,7 +143,7 @@ class _Mask:
         self._block: tuple[bytes, int] = b"", 0
 
     def over(self, data: bytes) -> bytes:
-        """Apply it to the next bytes; a `BLOCK` is the best size."""
+        """Apply the mask to the next bytes; a `BLOCK` is the best size."""
         key, size = self._key, len(data)
         if size == BLOCK:
             # Nearly all blocks of a long message are masked with the same number.
@@ -153,11 +153,11 @@ class _Mask:
         else:
             number = int.from_bytes((key * (size // 4 + 1))[:size], "little")
             self._key = key[size % 4 :] + key[: size % 4]
-        # XOR of two numbers is many times faster than byte by byte.
+        # XOR of two large numbers is many times faster than XOR of each byte.
         return (int.from_bytes(data, "little") ^ number).to_bytes(size, "little")
 
     def over_all(self, data: bytes) -> bytes:
-        """Apply it to all of a message."""
+        """Apply the mask to a whole message."""
         if len(data) <= BLOCK:
             return self.over(data)
         pieces = Pieces()

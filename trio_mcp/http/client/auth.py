@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # clients of other transports need not load it
 __all__ = ["Attempt", "Auth", "Pause", "Signer", "check_auth", "extensions_of", "opened"]
 
 Pause: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
-"""Makes a block in which no timeout of the client runs: a person is being asked."""
+"""Returns a block in which no timeout of the client runs, because a person is being asked."""
 
 
 class Attempt(Protocol):
@@ -28,9 +28,10 @@ class Attempt(Protocol):
         """
 
     async def again(self, status: int, headers: Headers) -> bool:
-        """Look at the head of each response, and return whether to send the request once more.
+        """Examine the head of a response, and return whether to send the request once more.
 
-        It may take as long as a person needs. The response is closed by then, or will be.
+        This is called for every response, and may take as long as a person needs. By then, the connection of a refused
+        request has been released.
 
         Raises:
             AuthorizationError: If the server refuses the request, and nothing more can be done about it.
@@ -48,8 +49,8 @@ class Signer(Protocol):
 class Auth(Protocol):
     """The ``auth=`` of a client. One object may serve any number of clients at the same time.
 
-    It may have an attribute ``extensions``: those of the protocol that a client with it declares, each with its
-    settings.
+    It may have an attribute ``extensions``, a mapping: the extensions of the protocol that a client with this ``auth=``
+    declares, each with its settings.
     """
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
@@ -57,7 +58,7 @@ class Auth(Protocol):
 
         Args:
             server: The URL of the server.
-            pause: Makes a block in which no timeout of the client runs.
+            pause: Returns a block in which no timeout of the client runs.
         """
 
 
@@ -65,7 +66,7 @@ def check_auth(value: object) -> None:
     """Check that something can be passed as ``auth=``.
 
     Raises:
-        TypeError: If it can't, or is a class.
+        TypeError: If it can't, for example because it is a class.
     """
     if value is None or (isinstance(value, Auth) and not isinstance(value, type)):
         return

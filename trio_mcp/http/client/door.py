@@ -1,4 +1,4 @@
-"""The only entry to the folder `legacy`, the legacy era over HTTP; without that folder, links are modern only."""
+"""The only entry to the folder `legacy`, the legacy era over HTTP; without it, links support only the modern era."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sse_client(
     """Connect to a server over HTTP+SSE.
 
     Raises:
-        TransportError: If the folder is not there.
+        TransportError: If the folder `legacy` does not exist.
     """
     module = _module("sse_client")
     if module is None:
@@ -45,9 +45,9 @@ def sse_client(
     return link
 
 
-# A request that comes here names no modern revision, so this installation can't send it.
+# `before` is called only for requests that name no modern revision, which this installation can't send.
 class NoSessions:
-    """The keeper of a link's sessions if the folder is not there."""
+    """The keeper of a link's sessions if the folder `legacy` does not exist."""
 
     session: SessionView | None = None
 
@@ -66,8 +66,8 @@ class NoSessions:
 
 
 def _module(name: str) -> Any:
-    """Import a module of the folder; return None if there is no such folder."""
-    # A name keeps imports of the folder out of the code, which `lint-imports` checks.
+    """Import a module of the folder `legacy`; return None if there is no such folder."""
+    # The module is imported by its name, because `lint-imports` allows no import statement for the folder here.
     if importlib.util.find_spec(_LEGACY) is None:
         return None
     return importlib.import_module(f"{_LEGACY}.{name}")

@@ -1,4 +1,4 @@
-"""The headers that a client sends over HTTP, and what it concludes from the heads of responses, and from refusals.
+"""The headers that a client sends over HTTP, and the conclusions that it draws from heads of responses and refusals.
 
 S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -41,7 +41,7 @@ __all__ = [
 MAX_ERROR_BODY: Final = 64 * 1024
 """Bytes read of the body of an error. Chosen: a JSON-RPC error with its data fits; an HTML page need not."""
 MAX_TOOLS: Final = 10_000
-"""Tools whose headers are remembered. Chosen; beyond that the oldest are forgotten, and refusals teach them again."""
+"""Tools whose headers are remembered. Chosen; beyond that the oldest are forgotten, and learned again if refused."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
@@ -73,7 +73,8 @@ class RequestHeaders:
         Raises:
             ValueError: If a value in the request can't be sent in a header.
         """
-        # A tool's own headers are missing until its list has been seen; the server then refuses, and it is listed.
+        # A tool's own headers are missing until the tools have been listed: the server refuses such a call, and the
+        # tools are listed then.
         headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
@@ -92,7 +93,7 @@ class RequestHeaders:
         self.learned += 1
         tools = result.get("tools")
         if not isinstance(tools, list):
-            return result  # the caller validates it, and raises
+            return result  # the caller validates the result, and raises
         kept = [tool for tool in tools if self._keep(tool)]
         return result if len(kept) == len(tools) else {**result, "tools": kept}
 
@@ -100,12 +101,13 @@ class RequestHeaders:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             return True
-        # It is removed first, so that a tool seen again becomes the newest, and one that wants no headers is forgotten.
+        # The entry is removed first, so that a tool seen again becomes the newest, and one that no longer wants headers
+        # is forgotten.
         self._tools.pop(name, None)
         try:
             found = parameter_headers(tool.get("inputSchema"))
         except ValueError as exc:
-            # S, Custom Headers: such a tool must not be offered, as no call of it could be valid.
+            # S, Custom Headers: such a tool must not be offered, because no call of it could be valid.
             logger.warning("the tool %s is left out of the list of tools: %s", shown(name), exc)
             return False
         if found:
@@ -121,7 +123,7 @@ AnswerKind: TypeAlias = Literal["json", "events", "accepted", "failed"]
 
 
 def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> AnswerKind:
-    """Decide by the head of the response to a POST how to proceed.
+    """Decide, by the head of the response to a POST, how to proceed.
 
     Args:
         status: Its HTTP status.
@@ -144,7 +146,7 @@ _ANSWERS: Final[dict[str, AnswerKind]] = {JSON: "json", EVENTS: "events"}
 
 
 Trouble: TypeAlias = HttpTrouble | Literal["unreachable", "disconnected"]
-"""Why a request failed: a refusal, as in `HttpError.trouble`, or a connection that could not be made
+"""Why a request failed: the kind of refusal, as in `HttpError.trouble`, or a connection that could not be made
 (``"unreachable"``) or broke (``"disconnected"``)."""
 
 
@@ -155,7 +157,7 @@ class Failed:
     Attributes:
         error: The exception that the call raises, unless there is an ``answer``.
         trouble: Why it failed, which decides what to do next.
-        answer: The JSON-RPC error in the body, with the id of the request; None if the body holds something else.
+        answer: The JSON-RPC error in the body, with the id of the request; None if the body contains something else.
     """
 
     error: TransportError
@@ -187,16 +189,18 @@ def read_failure(
         now: The current time in seconds since 1970, for a ``Retry-After`` that is a date.
     """
     decoded = decode(body) if body else None
-    # Its id does not matter, since it is the response to this very request; some servers send a fixed text as the id.
+    # The id of the error does not matter, since the body is the response to this very request; some servers send a
+    # fixed string as the id.
     refusal = decoded if isinstance(decoded, ErrorResponse) else None
-    # Any status may carry it, not only 429 and 503 (RFC 9110, section 10.2.3).
+    # Any status may come with a Retry-After, not only 429 and 503 (RFC 9110, section 10.2.3).
     wait = retry_after(headers.get("Retry-After"), now)
     trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
     error = HttpError(target, status, _reason(status, headers), headers.as_dict(), excerpt, trouble, wait)
-    # L, Session Management, 4. A GET that is refused says nothing about the request whose stream it should resume.
+    # L, Session Management, 4: a POST in a lost session was not carried out. A GET that is refused says nothing about
+    # the request whose stream it was to resume.
     error.sent = trouble != "session_lost" or message is None
-    # A lost session is for the link to mend, so the error in the body must not settle the call.
+    # The link recovers from a lost session, so the error in the body must not settle the call.
     if refusal is None or trouble == "session_lost" or not isinstance(message, Request):
         return Failed(error, trouble)
     return Failed(error, trouble, ErrorResponse(message.id, refusal.error))
@@ -225,15 +229,15 @@ def _trouble(
         return "session_lost"  # L, Session Management, 4
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    # A server that does not know the modern era puts the blame on the client (4xx).
+    # A server that does not support the modern era puts the blame on the client (4xx).
     if modern and 400 <= status < 500:
         assert isinstance(message, Request)
         if not _is_modern(status, refusal, message):
             return "not_modern"  # S, Backward Compatibility
         code = refusal.error.code if refusal is not None else None
-        # S, Client Behavior: list the tools again, as what they want repeated has changed.
+        # S, Client Behavior: list the tools again, because the arguments to be repeated in headers have changed.
         return "header_mismatch" if code == HEADER_MISMATCH and message.method == "tools/call" else "refused"
-    # A server with codes of the modern era has understood the request, and is not of 2024-11-05.
+    # A server that responds with a code of the modern era has understood the request, and is not one of 2024-11-05.
     if isinstance(message, Request) and message.method == "initialize" and status in _OLD_TRANSPORT:
         recognised = refusal is not None and refusal.error.code in _MODERN_CODES
         return "refused" if recognised else "not_streamable"
@@ -241,10 +245,10 @@ def _trouble(
 
 
 def _is_modern(status: int, refusal: ErrorResponse | None, request: Request) -> bool:
-    """Return whether a refusal shows that the server speaks a modern revision."""
+    """Return whether a refusal shows that the server supports a modern revision."""
     if refusal is None:
         return False
-    # Every modern server has server/discover, so a server that does not know that method is not modern.
+    # Every modern server has server/discover, so a server that does not have that method is not modern.
     unknown_method = status == 404 and refusal.error.code == METHOD_NOT_FOUND
     return refusal.error.code in _MODERN_CODES or (unknown_method and request.method != "server/discover")
 

@@ -1,4 +1,4 @@
-"""The eras that servers are known to speak, by origin, so that further connections need not find out again.
+"""The eras that servers are known to support, by origin, so that further connections need not find out again.
 
 2026-07-28 `basic/transports/streamable-http`, section Backward Compatibility, recommends this.
 """
@@ -16,10 +16,10 @@ __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
 """The modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
 
-# Chosen: more than a process talks to.
+# Chosen: more than one process talks to.
 MAX_ORIGINS: Final = 1000
 MAX_AGE: Final = 3600.0
-"""Seconds after which a server is asked again. Chosen: it may have been upgraded meanwhile."""
+"""Seconds after which a server is asked again. Chosen: it may have been upgraded in the meantime."""
 
 
 def origin_of(url: str) -> str:
@@ -35,9 +35,9 @@ def origin_of(url: str) -> str:
 
 
 class Origins:
-    """A cache of what servers speak, by origin; beyond `MAX_ORIGINS`, the least recently used one is forgotten.
+    """A cache of the eras of servers, by origin; beyond `MAX_ORIGINS`, the least recently used entry is forgotten.
 
-    An entry is only a hint: a client that follows it finds out if it is wrong, and it expires after `MAX_AGE`.
+    An entry is only a hint: a client that follows it finds out if it is wrong. It expires after `MAX_AGE`.
 
     Args:
         clock: Returns the time, in seconds.
@@ -52,7 +52,7 @@ class Origins:
         return len(self._spoken)
 
     def recall(self, url: str) -> SpokenByOrigin | None:
-        """Return what the server of a URL last spoke; None if that is not known."""
+        """Return the era in which the server of a URL was last used; None if that is unknown."""
         origin = origin_of(url)
         found = self._spoken.get(origin)
         if found is None:
@@ -65,16 +65,16 @@ class Origins:
         return spoken
 
     def note(self, url: str, spoken: SpokenByOrigin) -> None:
-        """Remember what the server of a URL speaks."""
+        """Remember the era of the server of a URL."""
         origin = origin_of(url)
         self._spoken[origin] = spoken, self._clock()
-        # Assigning to a key that was there leaves it in its old place.
+        # Assigning to an existing key leaves it in its old place.
         self._spoken.move_to_end(origin)
         if len(self._spoken) > MAX_ORIGINS:
             self._spoken.popitem(last=False)
 
     def forget(self, url: str) -> None:
-        """Forget what the server of a URL speaks."""
+        """Forget the era of the server of a URL."""
         self._spoken.pop(origin_of(url), None)
 
     def clear(self) -> None:

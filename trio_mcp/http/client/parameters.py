@@ -36,7 +36,7 @@ def _check_auth(instance: HttpServerParameters, attribute: attrs.Attribute[Any],
     check_auth(value)
     if value is None:
         return
-    # With two credentials for one request, one would be dropped silently.
+    # If a request had two credentials, one of them would be dropped silently.
     if any(name.lower() == "authorization" for name in instance.headers):
         raise ValueError("headers has 'Authorization', which auth= sends itself; leave one of them out")
     if "@" in urlsplit(instance.url).netloc:
@@ -58,7 +58,7 @@ class HttpServerParameters:
         ValueError: If an argument is invalid.
     """
 
-    # This comes first, because the check of `url` needs it and attrs sets fields in order.
+    # `kind` comes first, because the check of `url` needs it and attrs sets fields in order.
     kind: HttpKind = attrs.field(
         default="http", kw_only=True, validator=validator(check_choice, choices=get_args(HttpKind))
     )

@@ -65,16 +65,16 @@ __all__ = [
 ]
 
 ERROR_BODY_TIMEOUT: Final = 5.0
-"""Seconds that the body of an error may take. Chosen; the part that has come by then is the excerpt."""
+"""Seconds that the body of an error may take. Chosen; the part that has arrived by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its response. Chosen; after that its connection is closed."""
 MAX_TURNS: Final = 8
-"""Turns of the event loop that a request waits for a connection about to be free. Chosen; mostly one is enough."""
+"""Turns of the event loop that a request waits for a connection about to be free. Chosen; one is mostly enough."""
 MAX_PAGES: Final = 1000
-"""Pages of tools read to learn which headers a tool wants. Chosen: a server might never stop giving cursors."""
+"""Pages of tools read to learn which headers a tool wants. Chosen: a server might never stop returning cursors."""
 
 _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
-"""The kinds of trouble in which the status is about the way to the server rather than the request."""
+"""The kinds of trouble in which the status concerns access to the server rather than the request."""
 
 Answer: TypeAlias = Response | ErrorResponse | Malformed
 TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
@@ -96,7 +96,7 @@ class SessionView(Protocol):
         """The headers of each message in it."""
 
     async def announced(self) -> None:
-        """React to the server having accepted ``notifications/initialized``."""
+        """React to the fact that the server has accepted ``notifications/initialized``."""
 
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
         """Resume a stream that ended too early.
@@ -122,7 +122,7 @@ class SessionKeeper(Protocol):
         """
 
     def announcing(self, done: trio.Event) -> None:
-        """Record that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
+        """Record that ``notifications/initialized`` is about to be sent; ``done`` is set when the attempt has ended."""
 
     async def announce(self, notification: Notification) -> None:
         """Send ``notifications/initialized``.
@@ -139,7 +139,7 @@ class SessionKeeper(Protocol):
 
 
 class Deliver(Protocol):
-    """A function that hands something to the session above, with metadata."""
+    """A function that passes something to the session above, with metadata."""
 
     async def __call__(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> object: ...
 
@@ -155,9 +155,9 @@ class Remote:
 
     Attributes:
         endpoint: The URL that messages are posted to.
-        answers_here: Whether the response to a request comes in that of its POST (in HTTP+SSE it does not).
+        answers_here: Whether a request's response comes in the HTTP response to its POST (over HTTP+SSE it does not).
         modern: The modern revision of the last request, if it was of the modern era.
-        not_modern: Whether the server has shown that it speaks no modern revision.
+        not_modern: Whether the server has shown that it supports no modern revision.
         nursery: The nursery of the link's tasks.
         sessions: The keeper of the session of the legacy era.
         mends: Functions that recover from trouble, by its kind; each returns whether to send the request once more.
@@ -202,7 +202,8 @@ class Remote:
     async def free(self) -> None:
         """Wait a moment for the connection of an exchange that is ending, rather than open another one.
 
-        An event stream goes on after the response, if only by the chunk that terminates it, and the caller is faster.
+        An event stream continues after the response, if only with the chunk that terminates it, and the caller may make
+        its next request before that chunk arrives.
         """
         oldest = next(iter(self.ending), None)
         for _ in range(MAX_TURNS):
@@ -211,7 +212,7 @@ class Remote:
             await trio.lowlevel.checkpoint()
 
     async def report(self, text: str) -> None:
-        """Report a fault that belongs to no call to the session above, for its ``on_error``."""
+        """Report to the session above a fault that concerns none of its calls, for its ``on_error``."""
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
     def headers(self, session: SessionView | None) -> dict[str, str]:
@@ -221,13 +222,13 @@ class Remote:
 
     def in_session(self, session: SessionView | None) -> bool:
         """Return whether a message names a session, which the server may have lost."""
-        # In HTTP+SSE the endpoint names it.
+        # Over HTTP+SSE the endpoint names the session.
         return not self.answers_here or (session is not None and session.id is not None)
 
     async def tell(self, message: Message) -> None:
         """Send a message that gets no response; send it again if the connection breaks and a duplicate does no harm.
 
-        Our own responses may arrive twice: a server ignores the second.
+        One of our own responses may arrive twice: a server ignores the second.
 
         Raises:
             TrioMcpError: If the server did not accept it.
@@ -247,7 +248,7 @@ class Remote:
             logger.error("%s was not sent: %s", type(message).__name__, problem)
         if content is None:
             return
-        # The body of a success says nothing, but is read so that the connection can be used again.
+        # The body of a success means nothing, but is read so that the connection can be used again.
         async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
             if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
                 raise (await refusal_of(response, message, in_session=self.in_session(session))).error
@@ -261,7 +262,7 @@ class Remote:
         Raises:
             TrioMcpError: If it has no result.
         """
-        # Its id is a string, since the session's are integers.
+        # The id is a string, because the ids of the session are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
         exchange = PostedRequest(request, modern_revision_of(request), self, private=True)
         failed = await exchange.post(None)
@@ -276,12 +277,12 @@ class Remote:
 
     async def _list_tools(self, exchange: PostedRequest) -> bool:
         """Learn which headers all tools want, once for all calls that were refused."""
-        # This has the protocol's own entries of the call (revision, client, capabilities), but not the caller's, such
-        # as a progress token.
+        # This copies the protocol's own entries from the call (revision, client, capabilities), but not the caller's,
+        # such as a progress token.
         given = (exchange.request.params or {}).get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
         async with self._listing:
-            # In this case, another call has listed them since this one was sent.
+            # If the numbers differ, another call has listed the tools since this one was sent.
             if self.request_headers.learned != exchange.tools_seen:
                 return True
             params: dict[str, Any] = {"_meta": meta}
@@ -293,7 +294,7 @@ class Remote:
                     params = {"_meta": meta, "cursor": cursor}
             except TrioMcpError as exc:
                 logger.debug("the tools can't be listed: %s", exc)
-                # The caller gets the error of its call, and not one about a list that it never asked for.
+                # The caller gets the error of its own call, rather than one about a list that it never asked for.
                 return False
         return True
 
@@ -327,11 +328,11 @@ class PostedRequest:
         scope: Cancelling it closes the connection.
         session: The session in which it was sent.
         sent: Whether it may have reached the server.
-        written: Whether all of it has been handed to the connection. Kept in the legacy era only.
+        written: Whether all of it has been handed to the connection. Always False in the modern era.
         response: The head of the HTTP response; None until it has come.
         tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The response, or the batch that contains it, once it is there.
-        given_up: Whether the server is being told that the request is cancelled, so that a response may be missing.
+        given_up: Whether the server is being told that the request is cancelled, so that no response may come.
         accepted: Set when the exchange has ended; None unless a cancellation waits for that.
     """
 
@@ -350,7 +351,7 @@ class PostedRequest:
     accepted: trio.Event | None = None
 
     async def run(self) -> None:
-        """Send the request, once more if its trouble could be mended, and deliver its response.
+        """Send the request, send it once more if the link could recover from a failure, and deliver the response.
 
         Raises:
             TrioMcpError: If the call fails.
@@ -361,7 +362,7 @@ class PostedRequest:
         mends = remote.mends
         # This loops at most twice: `mends` is emptied before the second round.
         while True:
-            # The modern era has no sessions: each request says itself what it needs.
+            # The modern era has no sessions: each request says by itself what it needs.
             session = None if self.modern is not None else await remote.sessions.before(self.request)
             try:
                 failed = await self.post(session)
@@ -374,7 +375,7 @@ class PostedRequest:
                 break
             mends = {}  # a server that fails the same way again would keep us going forever
         remote.not_modern = remote.not_modern or failed.trouble == "not_modern"
-        # If the status concerns the way to the server, it takes precedence: a JSON-RPC error could not express it.
+        # A status that concerns access to the server takes precedence: a JSON-RPC error could not express it.
         if failed.answer is None or failed.trouble in _OF_THE_WAY:
             raise failed.error
         await self._settle(failed.answer)
@@ -404,7 +405,7 @@ class PostedRequest:
             raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
         if remote.ending:
             await remote.free()
-        # This comes before the next await: from here on, a cancellation has to assume that the request arrives.
+        # These are set before the next await: from here on, a cancellation has to assume that the request arrives.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False
         # Closing the stream of a modern request cancels it, whether or not it was written.
@@ -429,12 +430,12 @@ class PostedRequest:
         self.written = True
 
     def _held(self, held: bool) -> None:
-        # A request that waits for its authorization was refused, or never sent, and so has not reached the server.
+        # A request that waits for its authorization was refused or never sent, so the server has nothing to carry out.
         self.sent, self.written = not held, False
 
     async def _read_json(self, response: HttpResponse) -> None:
         message = decode(await response.body(self.remote.max_message_size))
-        if not isinstance(message, Malformed):  # its reason goes to the call alone, below
+        if not isinstance(message, Malformed):  # below, the reason of a malformed one goes to the call alone
             await self._take(message, response)
         if self.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
@@ -453,14 +454,14 @@ class PostedRequest:
                 drain.deadline = min(drain.deadline, trio.current_time() + DRAIN_TIMEOUT)
             return self.answer is not None
 
-        # Read to the end, so that the connection can be used again; but not forever. `drain` has no deadline until the
-        # response is there.
+        # The stream is read to its end, so that the connection can be used again; but not forever. `drain` has no
+        # deadline until the response has arrived.
         with trio.CancelScope() as drain:
             try:
                 while chunk := await response.receive():
                     for event in decoder.feed(chunk):
                         await take(event)
-                        del event  # a long one would stay in memory until the next one
+                        del event  # a long event would stay in memory until the next one
             except Disconnected as exc:
                 broken = exc
             # A stream is resumable only if an event had an id (L, Resumability and Redelivery).
@@ -500,15 +501,15 @@ class PostedRequest:
             self.answer = message
             self.remote.ending[self] = None
             await self.remote.deliver(message, {RELATED: request_id})
-        # The rest are the server's own messages. Its requests have no place in an exchange for the link itself, which
-        # only lists tools or opens a session.
+        # The rest are the server's own messages. Its requests are dropped in an exchange of the link itself, which only
+        # lists tools or opens a session.
         elif not self.private or isinstance(message, Notification):
             await self.remote.deliver(message, {RELATED: request_id})
 
     async def _settle(self, answer: Answer) -> None:
         if self.answer is not None:
-            return  # a second response to the same request; the first one counts
-        # The lesson comes before the delivery, so that whatever the session sends next already has the right headers.
+            return  # a second response to the same request is ignored
+        # The link learns before it delivers, so that whatever the session sends next already has the right headers.
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:
@@ -526,7 +527,7 @@ def _trouble_of(lost: Disconnected) -> Trouble:
 async def _may_be_repeated(exchange: PostedRequest) -> bool:
     """Return whether a request may be sent again after its connection broke."""
     method = exchange.request.method
-    # A subscription that was open has lost the notifications sent meanwhile, and its owner has to know.
+    # A subscription that was open has lost the notifications sent in the meantime, and its owner has to know.
     return may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.response is not None)
 
 
@@ -556,7 +557,7 @@ async def refusal_of(
 
 
 def message_of(event: ServerSentEvent | Malformed) -> Incoming | None:
-    """Return the message in an event; None if it only has an id to resume from, or is of another type."""
+    """Return the message in an event; None if the event only has an id to resume from, or is of another type."""
     if isinstance(event, Malformed):
         return event
     return decode(event.data) if event.data and event.event == "message" else None

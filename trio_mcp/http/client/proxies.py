@@ -1,4 +1,4 @@
-"""The proxy that the environment, or the system, has for a URL."""
+"""The proxy that the environment or the system names for a URL."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["proxy_of"]
 def proxy_of(url: str) -> str | None:
     """Return the URL of the proxy for a URL; None if requests go there directly.
 
-    The variables ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` say so, or the settings of the system.
-    Requests to this machine never go through a proxy: to a proxy, ``localhost`` means itself, and it would learn the
-    tokens of a server that only this machine can reach.
+    The variables ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY``, or the system's settings, decide.
+    Requests to this machine never go through a proxy: for a proxy, ``localhost`` means the machine that it runs on, and
+    it would learn the tokens of a server that only this machine can reach.
     """
     parts = urlsplit(url)
     if _is_here(parts.hostname or ""):
         return None
-    # These are imported late: it takes a while, and a local server doesn't need them.
+    # These are imported late: importing them takes a while, and a local server doesn't need them.
     from urllib.request import getproxies, proxy_bypass
 
     proxies = getproxies()
@@ -36,11 +36,11 @@ def proxy_of(url: str) -> str | None:
 def _is_here(host: str) -> bool:
     """Return whether a host is this machine, by its form alone."""
     name = host.removesuffix(".").lower()
-    # RFC 6761, section 6.3: names below it are loopback, too.
+    # RFC 6761, section 6.3: names below `localhost` are loopback, too.
     if name == "localhost" or name.endswith(".localhost"):
         return True
     with contextlib.suppress(OSError, ValueError):
-        # Resolvers read more spellings of an address: 127.1, 2130706433.
+        # Resolvers accept more spellings of an address, such as 127.1 and 2130706433.
         host = socket.inet_ntoa(socket.inet_aton(host))
     # The unspecified addresses lead to this machine as well.
     return is_loopback(host) or host in ("0.0.0.0", "::")

@@ -1,4 +1,4 @@
-"""The client's end of Streamable HTTP, for every revision, and of HTTP+SSE if a server speaks nothing newer."""
+"""The client's end of Streamable HTTP, for every revision, and of HTTP+SSE if a server supports nothing newer."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
 
-# All of these are chosen. Each bounds something that a slow server could let grow, or a wait that it could prolong.
+# All of these are chosen. Each bounds something that a slow server could make grow, or a wait that it could prolong.
 MAX_CONNECTIONS: Final = 100
-"""Requests under way at once; further ones wait. Subscriptions, which last, don't count."""
+"""Requests under way at once; further ones wait. Subscriptions, which last, are not counted."""
 MAX_URGENT: Final = 16
 """The same for urgent requests, which are counted separately."""
 MAX_EXCHANGES: Final = 10_000
 """Requests under way or waiting; further ones fail."""
 MAX_POSTS: Final = 100
-"""Notifications and responses under way at once; while there are so many, the link takes no more messages."""
+"""Notifications and responses under way at once; while there are this many, the link takes no more messages."""
 POST_TIMEOUT: Final = 30.0
 """Seconds for a server to accept a notification or a response."""
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds for the messages under way at a close, and as long again for the server to accept the end of the session."""
+"""Seconds for the messages under way when the link is closed, and again for the server to end the session."""
 CANCELLED_TIMEOUT: Final = 0.2
 """Seconds for the DELETE of a client that is cancelled: without it, the server would keep the session."""
 
@@ -79,7 +79,7 @@ async def streamable_http_client(
         http_client: An ``AsyncClient`` of httpx or httpx2, for TLS, proxies, authentication and more; it is not
             closed. Its read timeout is not used, since the session has its own.
         max_message_size: The longest JSON text, or event of a stream, accepted from the server, in bytes.
-        reconnect: When and how often to resume a stream of the legacy era that broke.
+        reconnect: When and how often to resume a broken stream of the legacy era.
 
     Raises:
         TypeError: If an argument is of the wrong type.
@@ -96,8 +96,8 @@ async def streamable_http_client(
 class HttpLink:
     """A link with a task for each outgoing message, and one inbound channel that they share.
 
-    The dispatcher takes what the session hands over and starts tasks. It waits for none of them, so a cancellation
-    never queues behind a call.
+    The dispatcher takes the messages that the session hands over, and starts tasks. It waits for no call, so a
+    cancellation never queues behind one.
 
     Args:
         wire: Makes the exchanges.
@@ -110,7 +110,7 @@ class HttpLink:
     """
 
     def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
-        # The messages that an exchange has read reach their caller without a turn of the session's task.
+        # Messages that an exchange has read reach the caller without a turn of the session's task.
         inbound, read = open_direct_channel(BUFFER)
         write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
@@ -133,15 +133,15 @@ class HttpLink:
                 nursery.start_soon(self._dispatch)
                 yield
         finally:
-            # This comes last: until the tasks have ended, they may still deliver something, to a session that no longer
-            # reads.
+            # The channels are closed last: until the tasks have ended, they may still deliver something, to a session
+            # that no longer reads.
             for channel in self._channels:
                 channel.close()
 
     async def _end(self) -> None:
         """Give up all requests, wait for the other messages under way, and end the session."""
         try:
-            # Two limits, so that messages that are stuck don't take away the time of the DELETE.
+            # There are two limits, so that messages that are stuck don't take the time of the DELETE.
             with trio.move_on_after(CLOSE_TIMEOUT):
                 for channel in self._channels[:2]:
                     channel.close()
@@ -156,15 +156,16 @@ class HttpLink:
             raise
 
     async def _dispatch(self) -> None:
-        # A nursery for everything but requests: leaving it waits for them, while requests are cancelled at the close.
+        # This nursery is for everything but requests: leaving it waits for the other messages, while requests are
+        # cancelled when the link is closed.
         async with trio.open_nursery() as posts:
             async for item in self._outbound:
                 message = item.message
                 if isinstance(message, Request):
-                    # It does not wait: the dispatcher must stay free to take cancellations, which make room.
+                    # A request never waits here: the dispatcher must stay free to take cancellations, which make room.
                     if len(self._exchanges) < MAX_EXCHANGES:
                         places = self._urgent_places if item.urgent else self._places
-                        # It is entered before its task starts, so that a cancellation right after it finds it.
+                        # The exchange is entered before its task starts, so that an immediate cancellation finds it.
                         self._exchanges[message.id] = PostedRequest(message, modern_revision_of(message), self.remote)
                         self.remote.nursery.start_soon(self._ask, self._exchanges[message.id], places)
                     else:
@@ -177,7 +178,7 @@ class HttpLink:
                     # time limit, so this ends.
                     await self._posts.acquire()
                     self._post_in_order(message, item.related_request_id, posts)
-                del item, message  # a long one would stay in memory until the next one
+                del item, message  # a long message would stay in memory until the next one
         self._all_posted.set()
 
     async def _ask(self, exchange: PostedRequest, places: trio.CapacityLimiter) -> None:
@@ -186,9 +187,9 @@ class HttpLink:
         try:
             with exchange.scope:
                 try:
-                    # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
+                    # Requests wait for a place inside their own scope, so that a waiting one can be cancelled.
                     if not lasting:
-                        # This is `acquire` without a turn of the event loop if there is a place.
+                        # Unlike `acquire` alone, this takes no turn of the event loop if there is a place.
                         await trio.lowlevel.checkpoint_if_cancelled()
                         try:
                             places.acquire_nowait()
@@ -200,7 +201,7 @@ class HttpLink:
                         if not lasting:
                             places.release()
                 except Exception as exc:
-                    # Once the response is there, or the call was given up, no call is left to fail.
+                    # Once the response has arrived, or the call has been given up, no call is left to fail.
                     if exchange.answer is None and not exchange.given_up:
                         await self.remote.deliver(TransportFailure(_as_ours(exc), request.id))
         finally:
@@ -217,30 +218,30 @@ class HttpLink:
         params = notice.params or {}
         request_id = params.get("requestId")
         exchange = self._exchanges.get(request_id) if is_request_id(request_id) else None
-        # The request is settled here, but perhaps not at a server of the legacy era.
+        # A request without an exchange is settled at this end, but perhaps not at a server of the legacy era.
         if exchange is None:
             if self.remote.modern is None:
                 posts.start_soon(self._post, notice, self.remote.tell, lambda: None)
         elif exchange.modern is not None or not exchange.sent:
-            # S, Cancellation: closing the response stream is the cancellation. What was not sent needs none.
+            # S, Cancellation: closing the response stream is the cancellation. A request that was not sent needs none.
             exchange.scope.cancel(params.get("reason"))
         else:
             # L, Sending Messages to the Server: a disconnection cancels nothing, so a notification is sent, and the
             # stream is closed only after that. The server may end it in the meantime, which must not count as trouble.
             exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
-            # A server ignores the cancellation of a request that it does not know yet, and a POST may overtake another.
-            # Over HTTP+SSE a request is accepted at once; elsewhere it must at least have been written.
+            # A server ignores the cancellation of a request that has not arrived yet, and one POST may overtake
+            # another. Over HTTP+SSE a request is accepted at once; otherwise it must at least have been written.
             if not self.remote.answers_here:
                 exchange.accepted = trio.Event()
                 exchange.scope.deadline = trio.current_time() + POST_TIMEOUT
             elif not exchange.written:
                 exchange.accepted = trio.Event()
-                told()  # the rest need not be written; the notification is for a server that got the whole request
+                told()  # the rest need not be written; the notification is for a server that has the whole request
             posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
-        """Send messages that belong to the same request of the peer, or to none, in the order they were handed over."""
+        """Send a message after all earlier ones for the same request of the peer, or for no request."""
         # Each waits for the one before: separate POSTs could overtake each other, and progress would go backwards.
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done
@@ -279,7 +280,7 @@ class HttpLink:
 
 
 def _as_ours(exc: Exception) -> Exception:
-    """Return what a call raises for this exception, which may come from a hook of the caller's HTTP client."""
+    """Return the exception that a call raises for this one, which may come from a hook of the caller's HTTP client."""
     if isinstance(exc, TrioMcpError):
         return exc
     logger.error("an HTTP exchange failed", exc_info=exc)

@@ -1,4 +1,4 @@
-"""A WebSocket whose handshake is authorized as any other HTTP request is."""
+"""A WebSocket whose handshake is authorized like any other HTTP request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def websocket_client(
     """Connect to a server over a WebSocket, with the subprotocol ``mcp``; each attempt takes ten seconds at most.
 
     When the block ends, the messages handed over are sent and the WebSocket is closed, within a second. When
-    cancelled, that happens at once. HTTP proxies are not used.
+    cancelled, the WebSocket is closed at once. HTTP proxies are not used.
 
     Args:
         url: The server's URL, ``ws://`` or ``wss://``.
@@ -50,7 +50,7 @@ async def websocket_client(
     Raises:
         AuthorizationError: If the server asks for an authorization that could not be obtained.
         HttpError: If the server refuses the handshake with an HTTP status.
-        TransportError: If it can't be reached, or is not such a server.
+        TransportError: If the server can't be reached, or accepts no WebSocket with this subprotocol.
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
     """
@@ -80,13 +80,13 @@ async def websocket_client(
                 break
             except HttpError as exc:
                 refusal = exc
-            # This comes after the block: inside it, a cancellation would replace the error.
+            # This comes after the `except` block: inside it, a cancellation would replace the error.
             if not await attempt.again(refusal.status, Headers(refusal.headers.items())):
                 raise refusal
         yield link
 
 
 def http_url(url: str) -> str:
-    """Return a server's URL with the scheme of HTTP, which its tokens are for; a WebSocket has another scheme."""
+    """Return the URL of a WebSocket server with the scheme of HTTP, for which its tokens are issued."""
     scheme, separator, rest = url.partition("://")
     return f"http{scheme[2:].lower()}{separator}{rest}" if scheme.lower() in ("ws", "wss") else url

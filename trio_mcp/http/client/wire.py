@@ -1,7 +1,7 @@
 """HTTP exchanges of a client with one server: headers, authorization, and redirections.
 
-Nothing here knows MCP. Redirections within the origin are followed, others are returned like any response. `sending`
-has the ways in which a request goes out.
+This module knows nothing of MCP. Redirections within the origin are followed; others are returned like any response.
+The package `sending` sends the requests.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ MAX_REDIRECTS: Final = 5  # chosen: the limit that RFC 2068, section 10.3, once 
 MAX_REFUSAL: Final = 64 * 1024
 """Bytes kept of the body of a refusal while another authorization is sought."""
 REFUSAL_TIMEOUT: Final = 5.0
-"""Seconds that the body of such a refusal may take. Both are chosen; the body is for an error message alone."""
+"""Seconds that the body of such a refusal may take. Both are chosen; the body is only for an error message."""
 
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     "GET": frozenset({301, 302, 303, 307, 308}),
-    # These statuses alone keep the method and the body (RFC 9110, section 15.4).
+    # Only these statuses keep the method and the body (RFC 9110, section 15.4).
     "POST": frozenset({307, 308}),
 }
-# The statuses that ask for (another) authorization; RFC 9110, section 15.5.
+# The statuses that ask for an authorization, or for another one (RFC 9110, section 15.5).
 _REFUSED: Final = frozenset({401, 403})
 _LOCATION: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 
 Held: TypeAlias = Callable[[bool], object]
-"""See `HttpWire.exchange`."""
+"""Called with True before a request waits for its authorization, and with False after that."""
 
 
 def _shown(url: str) -> str:
@@ -60,13 +60,13 @@ class HttpWire:
 
     Attributes:
         url: The default URL.
-        shown: The same for messages, without the parts that may be secret.
+        shown: The default URL as it appears in messages, without the parts that may be secret.
     """
 
     def __init__(self, sender: Sender, parameters: HttpServerParameters, signer: Signer | None = None) -> None:
         self._sender = sender
         self._signer = signer
-        # No compression: a body may unpack to a thousand times its size, before any limit on its length applies.
+        # Compression is not accepted: a body may unpack to a thousand times its size before any limit applies.
         own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
         # The keys are in lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later fields
         # replace earlier ones.
@@ -89,11 +89,11 @@ class HttpWire:
 
         When cancelled, or if the block is left before the body has ended, the connection is closed. `written` is called
         once all of the request has been handed to the connection. `held` is called with True before the request waits
-        for its authorization, so that the server has nothing of it to carry out, and with False before it is sent.
+        for its authorization, while the server has nothing to carry out, and with False before the request is sent.
 
         Raises:
             AuthorizationError: If the server asks for an authorization that could not be obtained.
-            Disconnected: If the connection could not be made, or broke, also within the block.
+            Disconnected: If the connection could not be made, or broke, whether before or within the block.
             TransportError: If a hook of the caller's client failed, or the response can't be read.
         """
         url = self.url if url is None else url
@@ -102,7 +102,7 @@ class HttpWire:
             fields[name.lower()] = name, value
         attempt = None if self._signer is None else self._signer.attempt()
         redirections = 0
-        # The credentials of the caller go along, so only redirections within the origin are followed (`_redirection`).
+        # The caller's credentials are sent again, so only redirections within the origin are followed (`_redirection`).
         while True:
             signed = fields if attempt is None else await _signed(fields, attempt, method, url, held)
             target = f"{method} {self.shown if url == self.url else _shown(url)}"
@@ -115,13 +115,13 @@ class HttpWire:
                         f"the response to {response.target} has a body encoded as {shown(packed)}, although only"
                         " identity is accepted"
                     )
-                # This may be an attempt at response splitting or smuggling (RFC 9112, section 6.3).
+                # Such a response may be an attempt at response splitting or smuggling (RFC 9112, section 6.3).
                 if response.has_two_ends:
                     raise TransportError(
                         f"the response to {response.target} has both Content-Length and Transfer-Encoding, which"
                         " leaves it unclear where it ends"
                     )
-                # Beyond the limit, a redirection is a response like any other, which the caller reports.
+                # A redirection beyond the limit is a response like any other, which the caller reports.
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
                     elsewhere = _redirection(url, response)
@@ -133,7 +133,7 @@ class HttpWire:
             except BaseException:
                 async with closing(response.aclose):
                     raise
-            # Without an exception, the close may raise its own. The response of a redirection is closed here, too.
+            # If there was no exception, closing may raise one. The response of a redirection is closed here, too.
             await response.aclose()
             if elsewhere is None:
                 return
@@ -143,7 +143,7 @@ class HttpWire:
 async def _signed(
     fields: dict[str, tuple[str, str]], attempt: Attempt, method: str, url: str, held: Held | None
 ) -> dict[str, tuple[str, str]]:
-    """Return the fields of a request, and those that authorize it."""
+    """Return the fields of a request together with those that authorize it."""
     if held is not None:
         held(True)
     given = await attempt.fields(method, url)
@@ -155,7 +155,7 @@ async def _signed(
 async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) -> bool:
     """Return whether to send a request once more, with another authorization."""
     if response.status in _REFUSED:
-        # A person may take minutes, and the body may be needed after that.
+        # A person may take minutes, and the body may still be needed after that.
         await response.keep(MAX_REFUSAL, REFUSAL_TIMEOUT)
         if held is not None:
             held(True)
@@ -163,7 +163,7 @@ async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) ->
 
 
 def _redirection(url: str, response: HttpResponse) -> str | None:
-    """Return the URL that a redirection leads to; None if it is another origin, which must not get our credentials."""
+    """Return the URL that a redirection leads to; None if it has another origin, which must not get our credentials."""
     location = response.headers.get("Location") or ""
     # A control character would end up in messages, which show where a request goes.
     if len(location) > MAX_URL or not _LOCATION.fullmatch(location):
@@ -189,7 +189,7 @@ async def http_wire(
         ValueError: If an argument is invalid.
     """
     parameters = HttpServerParameters(url, headers=headers or {}, auth=auth)
-    # This is around all the rest: the end of a session is a request, too.
+    # The authorization outlasts everything else: ending a session takes a request, too.
     async with opened(auth, parameters.url) as signer, _sending(parameters.url, http_client) as sender:
         yield HttpWire(sender, parameters, signer)
 

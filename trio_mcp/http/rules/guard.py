@@ -1,6 +1,6 @@
 """The ``Host`` and ``Origin`` headers that a server accepts, as a protection against DNS rebinding and foreign pages.
 
-In that attack a web page makes its own host name resolve to this machine, and so reaches a local server, with the
+In DNS rebinding, a web page makes its own host name resolve to this machine, and so reaches a local server, with the
 page's name in the Host header. A server meant for this machine therefore accepts only names of this machine (2026-07-28
 `basic/transports/streamable-http`, section Security & Endpoint).
 """
@@ -19,13 +19,13 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 """The names accepted by a server that listens only on this machine."""
 
 MAX_SEEN = 100
-"""Spellings of accepted hosts that are cached (chosen): a port and letter case make endless spellings of one host."""
+"""Spellings of accepted hosts that are cached (chosen): ports and letter case allow any number of them for a host."""
 
-# RFC 9110, section 7.2: a host with an optional port. As an entry of allowed_hosts, a port of ``*`` means any.
+# RFC 9110, section 7.2: a host with an optional port. In an entry of allowed_hosts, the port ``*`` means any port.
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
-# RFC 6454, section 6.2: a scheme and a host, never a path.
+# RFC 6454, section 6.2: a scheme and a host, perhaps with a port, but never a path.
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
-# W3C Fetch Metadata, section 2.4: a person has entered the URL, or the page has the same origin as the server.
+# W3C Fetch Metadata, section 2.4: either a person has entered the URL, or the page has the same origin as the server.
 _OWN_SITES: Final = ("none", "same-origin")
 
 
@@ -34,24 +34,24 @@ class HostGuard:
 
     Args:
         allowed_hosts: Names such as ``"example.com"``, which allows any port, or ``"example.com:8000"``. None
-            allows any host: for a server behind a proxy that checks, or one that doesn't know its own name.
-        allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None allows those on the
-            allowed hosts, or none if any host is allowed: in a DNS rebinding attack the origin equals the Host header,
-            so a match proves nothing.
+            allows any host: for a server that doesn't know its own name, or one behind a proxy that checks the host.
+        allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None allows the origins on
+            the allowed hosts, but no origin if any host is allowed: in a DNS rebinding attack the origin matches the
+            Host header, so that match proves nothing.
 
     Raises:
-        TypeError: If one is not a list of strings.
-        ValueError: If an entry is not of that form.
+        TypeError: If an argument is a string, or contains anything but strings.
+        ValueError: If an entry does not have the form above.
     """
 
     def __init__(self, allowed_hosts: Collection[str] | None, allowed_origins: Collection[str] | None = None) -> None:
-        # A string is an iterable of letters, each of which would pass for a host.
+        # A string is an iterable of characters, nearly any of which would be accepted as a host.
         for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
             if isinstance(given, str):
                 raise TypeError(f"{name} must be a list, got the string {given!r}")
             if not all(isinstance(entry, str) for entry in given or ()):
                 raise TypeError(f"{name} must contain only strings, got {given!r}")
-        self._seen: set[str] = set()  # Host headers accepted before, as sent: saves the regular expression
+        self._seen: set[str] = set()  # Host headers accepted before, as sent; saves matching them again
         self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
         self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}
 
@@ -61,7 +61,7 @@ class HostGuard:
         if self._hosts is not None and (host is None or not (host in self._seen or self._takes(host))):
             seen = "without a Host" if host is None else f"for the host {shown(host)}"
             return f"a request {seen} is refused; if that is a name of this server, add it to allowed_hosts"
-        # Only browsers send an Origin. Programs that send none have nothing to gain from DNS rebinding.
+        # Only browsers send an Origin. Other programs have nothing to gain from DNS rebinding.
         origin = headers.get("Origin")
         if origin is None:
             return self._check_site(headers)
@@ -76,7 +76,7 @@ class HostGuard:
         return f"{seen}; if it is trusted, add it to allowed_origins"
 
     def _check_site(self, headers: Headers) -> str | None:
-        # A browser sends no Origin with the GET of an image or a link, but it says whose page asks for it.
+        # A browser sends no Origin with the GET of an image or a link, but it says whether the page is of another site.
         site = headers.get("Sec-Fetch-Site")
         if site is None or site in _OWN_SITES or "*" in (self._origins or ()):
             return None
@@ -90,7 +90,7 @@ class HostGuard:
         match = _HOST.fullmatch(host.lower())
         # An entry without a port allows every port.
         taken = match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
-        # It is bounded, as the peer chooses the spelling; once full, it still has the usual ones.
+        # The cache is bounded, because the peer chooses the spelling; once full, it still contains the usual ones.
         if taken and len(self._seen) < MAX_SEEN:
             self._seen.add(host)
         return taken
@@ -98,8 +98,8 @@ class HostGuard:
     def _takes_origin(self, origin: str) -> bool:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
-        # Browsers send "null" for local files and sandboxed frames. If any host is allowed, an origin that is that host
-        # proves nothing.
+        # Browsers send "null" for local files and sandboxed frames, which no host matches. If any host is allowed, an
+        # origin that matches the Host header proves nothing.
         match = _ORIGIN.fullmatch(origin)
         return match is not None and self._hosts is not None and self._takes(match["host"])
 

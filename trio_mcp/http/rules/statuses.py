@@ -1,4 +1,4 @@
-"""The verdict on an HTTP request before any of it reaches a session: accepted, or refused with a status and an error.
+"""The verdict on an HTTP request before it reaches a session: accepted, or refused with a status and an error.
 
 `judge_head` decides by the head alone, so that the body of a refused request is never read; `judge_message` decides
 by the body. Both check a list of rules, and the first rule that refuses decides.
@@ -79,13 +79,13 @@ ASSUMED_REVISION: Final = "2025-03-26"
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
 """The kind of a decoded body."""
 
-# A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
-# entry instead of filling the memory.
+# A ladder remembers which rules apply, by HTTP method. A peer may send any method, so unknown methods share this entry
+# instead of filling the memory.
 OTHER: Final = "other"
-"""In the rules for a head: an HTTP method that no revision uses."""
+"""In the rules for a head: any HTTP method that no revision uses."""
 
 LASTING: Final = "lasting"
-"""In the rules for a message: a request whose response is always a stream, `subscriptions/listen`."""
+"""In the rules for a message: a request whose response is always a stream, namely `subscriptions/listen`."""
 
 _KINDS: Final[Mapping[type, Kind]] = {
     Request: "request",
@@ -107,9 +107,9 @@ class RuleSettings:
         identity: What the server declares about itself, above all the revisions it serves.
         guard: The check of ``Host`` and ``Origin``.
         stateless: Whether the legacy era has no sessions either: no GET, no DELETE, and every POST stands alone.
-        json_only: Whether every response is one JSON text, never a stream.
+        json_only: Whether every response is one JSON text, except that to a lasting request, which is always a stream.
         max_message_size: The longest body that is accepted, in bytes.
-        tool_headers: Returns the `ParameterHeader` list of a tool by name; empty for an unknown tool.
+        tool_headers: Returns the arguments that a tool wants as headers, by its name; empty for an unknown tool.
     """
 
     identity: ServerIdentity
@@ -136,12 +136,12 @@ class CheckedRequest:
         method: The HTTP method.
         headers: The header fields.
         version: The revision that the version header names.
-        message: What the body was decoded to; None before the body has been read.
-        kind: What the message is.
+        message: The decoded body; None before the body has been read.
+        kind: The kind of the message.
         meta: Its ``_meta``.
         era: The era whose rules apply.
         session: The session id that was sent, if the server has sessions.
-        revision: The revision spoken, once a rule has determined it.
+        revision: The revision in use, once a rule has determined it.
         client: What a modern request declares about its client, once a rule has read it.
     """
 
@@ -169,11 +169,11 @@ class Opening:
     """The verdict on a head that passed every rule.
 
     Attributes:
-        kind: What to do. ``"message"``: read the body, decode it and call `judge_message`. ``"stream"``: open the
+        kind: What to do next. ``"message"``: read the body, decode it and call `judge_message`. ``"stream"``: open the
             session's own stream. ``"end"``: end the session.
         session: The session's id (``"stream"`` and ``"end"`` only).
-        revision: The session's revision, likewise.
-        last_event_id: Where to resume a stream (``"stream"`` only).
+        revision: The session's revision (``"stream"`` and ``"end"`` only).
+        last_event_id: The event after which to resume a stream (``"stream"`` only).
     """
 
     kind: Literal["message", "stream", "end"]
@@ -187,14 +187,14 @@ class Accept:
     """The verdict on a message that passed every rule.
 
     Attributes:
-        kind: What the message is.
+        kind: The kind of the message.
         message: The message.
         era: The era whose rules it follows.
-        revision: The revision it speaks; None for ``"initialize"``, which has yet to negotiate one.
+        revision: The revision that it uses; None for ``"initialize"``, which has yet to negotiate one.
         session: The id of its session; None in the modern era, for ``"initialize"`` and without sessions.
         client: What a modern request declares about its client.
         may_stream: Whether the response may be an event stream; otherwise it must be one JSON text.
-        lasting: Whether it is a request that lasts until either side ends it, `subscriptions/listen`.
+        lasting: Whether it is a request that lasts until either side ends it, namely `subscriptions/listen`.
         owes_answer: Whether the HTTP response carries the message's own response. If not, it is an empty 202, sent as
             soon as the message has been handed on.
     """
@@ -240,7 +240,7 @@ def refuse(
     data: Any = None,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> Refusal:
-    """Return a refusal; an ``error`` given as a text becomes an invalid-request error."""
+    """Return a refusal; an ``error`` given as a string becomes an invalid-request error with ``data``."""
     if isinstance(error, str):
         error = ErrorData(INVALID_REQUEST, error, data)
     return Refusal(status, ErrorResponse(id, error), (("Content-Type", "application/json"), *headers))
@@ -259,10 +259,10 @@ class StatusRule:
 
     Attributes:
         name: The rule's name in logs and tests.
-        section: The section of a specification that it comes from.
+        section: The section of the specification that the rule comes from.
         check: Returns a refusal, or None to let the request pass. It may set fields of the exchange.
         era: The era whose messages it checks; None for both.
-        only: What it checks: HTTP methods of a head, kinds of a message; None for everything.
+        only: The HTTP methods of a head, or the kinds of a message, that it checks; None for all.
     """
 
     name: str
@@ -281,7 +281,7 @@ class Ladder:
 
     def __init__(self, *rules: StatusRule) -> None:
         self.rules = rules
-        # Filtered once for each era and kind: a POST then asks only the rules that apply to it.
+        # Filtered once for each era and kind: a request then passes only through the rules that apply to it.
         self._applying: dict[tuple[Era, str], list[StatusRule]] = {}
 
     def climb(self, exchange: CheckedRequest, what: str) -> Refusal | None:
@@ -289,7 +289,7 @@ class Ladder:
 
         Args:
             exchange: The request.
-            what: What `StatusRule.only` is compared to: the HTTP method or the kind of message.
+            what: The HTTP method or the kind of message, to which `StatusRule.only` is compared.
         """
         applying = self._applying.get((exchange.era, what))
         if applying is None:
@@ -333,7 +333,7 @@ def judge_message(
     expects no response to the session as well.
 
     Args:
-        message: What `codec.decode` made of the body.
+        message: The body as `codec.decode` has decoded it.
         headers: The header fields.
         settings: The server's settings.
         find_session: Returns the revision of a legacy session by its id, or a 404 if there is no such session.
@@ -342,9 +342,9 @@ def judge_message(
     if kind == "request" and message.method == "initialize":  # type: ignore[union-attr]
         kind = "initialize"
     exchange = CheckedRequest(settings, find_session, "POST", headers, version, message, kind, _meta(message))
-    # A server without a modern revision behaves like a legacy server, which knows neither the header nor `_meta`
-    # (S, Backward Compatibility): a modern error code would keep a client from falling back to initialize. An unknown
-    # revision counts as a later one, and so as modern.
+    # A server without a modern revision judges every message by the legacy rules (S, Backward Compatibility): a modern
+    # error code would keep a client from falling back to initialize. An unknown revision is presumably a later one, and
+    # so counts as modern.
     if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
         exchange.era = Era.MODERN
     elif settings.has_sessions:
@@ -373,7 +373,7 @@ def _meta(message: Incoming) -> dict[str, Any]:
 
 
 def _claims(exchange: CheckedRequest) -> bool:
-    """Return whether a message claims to follow the modern rules."""
+    """Return whether a message, or one in the batch, claims to follow the modern rules."""
     if type(exchange.message) is Batch:
         return any(meta.PROTOCOL_VERSION in _meta(item) for item in exchange.message.items)
     return meta.PROTOCOL_VERSION in exchange.meta
@@ -402,7 +402,7 @@ _STATUS: Final = {
 def status_of(answer: Response | ErrorResponse, era: Era) -> int:
     """Return the HTTP status for a response that is sent as one JSON text."""
     # Only the modern era has a status for some errors (S, Protocol Version Header; `basic/index`, _meta). Invalid
-    # params that a handler reports have none: to a client that probes with a call, a 400 would mean a legacy server.
+    # params that a handler reports get a 200: to a client that probes with a call, a 400 would mean a legacy server.
     if era is Era.LEGACY or type(answer) is Response:
         return 200
     assert isinstance(answer, ErrorResponse)
@@ -412,7 +412,7 @@ def status_of(answer: Response | ErrorResponse, era: Era) -> int:
 # --- the rules for the head -------------------------------------------------------------------------------------
 
 
-# This comes first, against DNS rebinding: S, Security & Endpoint, 1.
+# This is the first rule, as a protection against DNS rebinding (S, Security & Endpoint, 1).
 def _host_is_allowed(exchange: CheckedRequest) -> Refusal | None:
     fault = exchange.settings.guard.check(exchange.headers)
     return None if fault is None else refuse(403, fault)
@@ -421,7 +421,7 @@ def _host_is_allowed(exchange: CheckedRequest) -> Refusal | None:
 def _method_is_allowed(exchange: CheckedRequest) -> Refusal | None:
     sessions = exchange.settings.has_sessions
     version = exchange.version
-    # The modern era has only POST, even at an endpoint that serves both. Without a version header the client is a
+    # The modern era has only POST, even at an endpoint that serves both eras. Without a version header the client is a
     # legacy one: modern clients name their revision in every request.
     allowed = ("GET", "POST", "DELETE") if sessions and (version is None or version in LEGACY_REVISIONS) else ("POST",)
     if exchange.method in allowed:
@@ -435,7 +435,7 @@ def _is_json(exchange: CheckedRequest) -> Refusal | None:
     if exchange.headers.media_type != JSON:
         given = shown(exchange.headers.get("Content-Type") or "")
         return refuse(415, f"the body must be {JSON}, got the Content-Type {given}")
-    # Nothing is decompressed: the body would have to be bounded a second time, against compression bombs.
+    # Nothing is decompressed: the decompressed body would need a limit of its own, against compression bombs.
     coding = exchange.headers.get("Content-Encoding") or "identity"
     if coding.lower() != "identity":
         return refuse(415, f"the body must not be compressed, got the Content-Encoding {shown(coding)}")
@@ -443,7 +443,7 @@ def _is_json(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _answer_is_acceptable(exchange: CheckedRequest) -> Refusal | None:
-    # A client must accept both for a POST, as the server chooses; a GET opens a stream.
+    # For a POST, a client must accept both types, because the server chooses; a GET opens a stream.
     wanted = [EVENTS]
     if exchange.method == "POST":
         wanted = [JSON] if exchange.settings.json_only else [JSON, EVENTS]
@@ -453,17 +453,17 @@ def _answer_is_acceptable(exchange: CheckedRequest) -> Refusal | None:
 
 def _body_is_not_too_large(exchange: CheckedRequest) -> Refusal | None:
     length = exchange.headers.get("Content-Length")
-    # The HTTP server refuses a malformed length. One of 20 digits or more is too large in any case, and `int` refuses
-    # thousands of digits with a ValueError.
+    # The HTTP server refuses a malformed length. A length of 20 digits or more is too large in any case, and `int`
+    # raises a ValueError for thousands of digits.
     if length is None or not (length.isascii() and length.isdigit()):
         return None
     fits = len(length) < 20 and int(length) <= exchange.settings.max_message_size
     return None if fits else too_large(exchange.settings)
 
 
-# This is only for GET and DELETE, whose meaning depends on the session alone.
+# This rule is only for GET and DELETE, whose meaning depends on the session alone.
 def _session_is_there(exchange: CheckedRequest) -> Refusal | None:
-    # For a POST the message decides: initialize has no session, and modern requests ignore the header.
+    # For a POST the message decides: initialize has no session, and in modern requests the header is ignored.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
     if version is not None and version not in exchange.settings.identity.legacy:
         return refuse(400, f"Unsupported protocol version {shown(version)}")
@@ -502,7 +502,7 @@ HEAD_RULES: Final = Ladder(
 )
 """The rules for a head, in order.
 
-The host comes first, so that a foreign web page learns nothing else about the server."""
+The host is checked first, so that a foreign web page learns nothing else about the server."""
 
 
 def _unsupported(exchange: CheckedRequest, requested: str) -> Refusal:
@@ -522,7 +522,7 @@ def _is_message(exchange: CheckedRequest) -> Refusal | None:
     message = exchange.message
     if type(message) is not Malformed:
         return None
-    # The id of a malformed response belongs to a request of the server: in an error for the client it would seem to
+    # The id of a malformed response is that of a request from the server: in an error for the client it would seem to
     # name one of the client's requests.
     return refuse(400, ErrorData(message.code, message.reason), message.id if message.expects_answer else None)
 
@@ -555,7 +555,7 @@ def _version_agrees(exchange: CheckedRequest) -> Refusal | None:
         return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} is missing"), exchange.id)
     if exchange.headers.count(PROTOCOL_VERSION) > 1:
         return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} was sent more than once"), exchange.id)
-    # A notification need not have a `_meta`, so there the header may stand alone.
+    # A notification need not have a `_meta`, so for a notification the header suffices.
     if named != header and not (named is None and exchange.kind == "notification"):
         body = shown(named) if type(named) is str else "missing or not a string"
         text = f"the header {PROTOCOL_VERSION} says {shown(header)}, but the revision in params._meta is {body}"
@@ -572,7 +572,7 @@ def _revision_is_served(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _client_is_described(exchange: CheckedRequest) -> Refusal | None:
-    # `ServerIdentity` judges `_meta` for every transport; HTTP only adds the status.
+    # `ServerIdentity` checks `_meta` for every transport; HTTP only adds the status.
     try:
         exchange.client = exchange.settings.identity.modern_client(exchange.meta)
     except McpError as exc:
@@ -581,8 +581,8 @@ def _client_is_described(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _headers_agree(exchange: CheckedRequest) -> Refusal | None:
-    # Intermediaries may route by these headers without reading the body, so a difference between the two would let a
-    # request pass for another one.
+    # Intermediaries may route by these headers without reading the body, so if the two differed, a request could pass
+    # for another one.
     request = exchange.message
     error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
@@ -602,8 +602,8 @@ def _method_agrees(exchange: CheckedRequest) -> Refusal | None:
 
 def _method_exists(exchange: CheckedRequest) -> Refusal | None:
     assert exchange.client is not None  # read by the rule client-described
-    # Only methods that the specification knows, and denies to this client, are refused here: a custom method may be
-    # registered with the server, which the rules don't know.
+    # Only a method that the specification defines but does not allow this client to call is refused here: any other may
+    # be a custom method of the server, of which the rules know nothing.
     try:
         check_method(exchange.client, exchange.message.method)
     except McpError as exc:
@@ -627,8 +627,8 @@ def _handshake_is_served(exchange: CheckedRequest) -> Refusal | None:
         return None
     if header is not None:
         return _unsupported(exchange, header)
-    # A legacy client can't act on this, but it may show the message to a person, so it names the revisions served
-    # (`basic/versioning`).
+    # A legacy client can't act on this error, but it may show the message to a person, so the message names the
+    # revisions served (`basic/versioning`).
     served = ", ".join(settings.identity.modern)
     error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server serves only {served}, without initialize")
     return refuse(400, ErrorData(error.code, error.message, {"supported": settings.identity.supported}), exchange.id)
@@ -647,7 +647,7 @@ def _initialize_opens(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _session_is_given(exchange: CheckedRequest) -> Refusal | None:
-    # A client of the modern era that forgot its header and `_meta` ends up here, too, so it gets a hint.
+    # A modern client that omits the header and `_meta` ends up here, too, so the message has a hint for it.
     if not exchange.settings.has_sessions or exchange.session is not None:
         return None
     modern = exchange.settings.identity.modern
@@ -660,9 +660,10 @@ def _session_is_known(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _revision_is_assumed(exchange: CheckedRequest) -> Refusal | None:
-    # Stateless servers know no session. 2025-03-26 had no version header yet, so a client without one speaks that.
+    # A stateless server has no sessions. 2025-03-26 had no version header yet, so a client that sends none is assumed
+    # to use that revision.
     if exchange.revision is not None:
-        return None  # known from the session
+        return None  # the revision is known from the session
     exchange.revision = exchange.version or ASSUMED_REVISION
     if exchange.revision in exchange.settings.identity.legacy:
         return None
@@ -707,4 +708,4 @@ MESSAGE_RULES: Final = Ladder(
 )
 """The rules for a message, in order.
 
-A later rule relies on the earlier ones: it may take for granted what they have checked."""
+A later rule relies on the checks of the earlier ones."""

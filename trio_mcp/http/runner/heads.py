@@ -1,4 +1,4 @@
-"""The checks that every runner makes of the head of a request, in addition to those of its parser."""
+"""The checks of the head of a request that every runner makes in addition to those of its parser."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _URL = re.compile(rb"https?://(?P<host>[^/?#@]+)(?P<path>(?:[/?][^#]*)?)", re.IG
 
 
 def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tuple[bytes, Fields]:
-    """Check a request's head, and return its target and fields with the host that counts.
+    """Check a request's head, and return its target and fields. The host of an absolute target replaces the Host field.
 
     Args:
         version: The HTTP version, such as ``b"1.1"``.
         target: The request target.
         fields: The header fields.
-        limit: How many bytes the target may have, and likewise the target with all fields.
+        limit: How many bytes the target may have, and the target together with all fields.
 
     Raises:
         FramingError: If it is refused.
     """
     if not version.startswith(b"1."):
         raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
-    # A parser may check the size of a head only while it is incomplete: one that came in one piece would pass.
+    # A parser may check the size of a head only while it is incomplete: a head that arrived in one piece would pass.
     if len(target) > limit:
         raise FramingError(414, "the target is too long")
     if len(target) + sum(map(len, chain.from_iterable(fields))) > limit:
@@ -37,8 +37,8 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         # the rest as another request (request smuggling).
         raise FramingError(400, "the end of the request is ambiguous")
     if b"://" in target and not target.startswith(b"/"):
-        # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field. So the
-        # host guard sees the host that counts. RFC 9110, sections 4.2.1 and 4.2.4: it must have a host, and no user.
+        # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field; the host
+        # guard therefore checks that one. RFC 9110, sections 4.2.1 and 4.2.4: the URL must have a host, and no user.
         match = _URL.fullmatch(target)
         if match is None:
             raise FramingError(400, "the target is malformed")

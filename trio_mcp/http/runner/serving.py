@@ -1,4 +1,4 @@
-"""Serving an ASGI application: one function that can be started in a nursery and ends gracefully."""
+"""Serving an ASGI application: a function that can be started in a nursery and ends gracefully."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
 
 class Runner(Protocol):
-    """A runner: it speaks HTTP on the connections of one server.
+    """A runner, which serves HTTP on the connections of one server.
 
     Attributes:
-        protocols: The protocols that it speaks over TLS, by their names in ALPN.
+        protocols: The protocols that it supports over TLS, by their names in ALPN.
     """
 
     protocols: list[str]
@@ -31,7 +31,7 @@ class Runner(Protocol):
         """Return the connection that serves a stream."""
 
     async def run(self) -> None:
-        """Run whatever the connections share, until cancelled."""
+        """Run the task that the connections share, if there is one, until cancelled."""
 
     async def end(self) -> None:
         """Let each connection end with its current request."""
@@ -54,7 +54,7 @@ def httptools_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -
     return LeanRunner(app, settings, limits, httptools_parser())
 
 
-# The keys are the values of the setting ``runner``. A runner that is not installed fails only when it is made.
+# The keys are the values of the setting ``runner``. A runner whose package is not installed fails only when it is made.
 MAKERS: dict[str, Callable[[Any, ServerSettings, ServerLimits], Runner]] = {
     "hypercorn": hypercorn_runner,
     "h11": LeanRunner,
@@ -72,17 +72,17 @@ async def serve_asgi(
     idle: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve an application until ``shutdown`` returns, and then until what is under way has ended.
+    """Serve an application until ``shutdown`` returns, and then until the exchanges under way have ended.
 
-    When started in a nursery it returns the URLs that are actually bound, one for each socket: with the port that
-    the system has chosen for port 0, and ``http+unix://`` with the percent-encoded path for a Unix socket.
+    When started in a nursery it returns the URLs that are actually bound, one for each socket, with the port that the
+    system has chosen for port 0. The URL of a Unix socket is ``http+unix://`` with the percent-encoded path.
 
     Args:
         app: An ASGI application; its lifespan protocol is not used.
-        settings: Its addresses, TLS and timeouts.
+        settings: The addresses, TLS and timeouts of the server.
         runner: A name in `trio_mcp.http.server.options.RUNNERS`.
         limits: Limits on connections.
-        shutdown: Returns when no new work should be accepted. It should also end streams that are endless.
+        shutdown: Returns when no new work should be accepted. It should also end streams that would never end.
         idle: Returns when no new connections are needed any more. Until then they are accepted even after ``shutdown``,
             for messages that belong to work under way.
         task_status: Receives the URLs.
@@ -93,30 +93,31 @@ async def serve_asgi(
     When cancelled, it ends at once, and exchanges under way are cancelled.
     """
     limits = limits or ServerLimits()
-    # The runner comes first: one that is not installed is a clear error, before anything is bound.
+    # The runner is made first: if its package is not installed, the error comes before anything is bound.
     http = MAKERS[runner](app, settings, limits)
     connections = Connections(http.connect, limits.connections)
     async with closing(connections.interrupt):
         with open_sockets(settings) as sockets:
             listeners, urls = listeners_of(settings, sockets, http.protocols)
-            # `background` is outermost: whatever the connections share has to last until the last of them has ended.
+            # `background` is the outer one: the task that the connections share must outlast all of them.
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:
-                    # Two nurseries: cancelling this one closes the listeners, while connections run on in the other.
+                    # There are two nurseries: cancelling this one closes the listeners, while connections continue in
+                    # the other.
                     await accepting.start(
                         partial(trio.serve_listeners, connections.serve, listeners, handler_nursery=serving)
                     )
                     task_status.started(urls)
                     await shutdown()
-                    # One deadline for both: waiting to close the listeners uses up the grace of the connections.
+                    # There is one deadline for both: the time spent in `idle` is part of the grace of the connections.
                     deadline = trio.current_time() + limits.grace
                     with trio.CancelScope(deadline=deadline):
                         await idle()
                     accepting.cancel_scope.cancel("the server is ending")
-                # A connection now ends with its current request; those that wait for one end at once.
+                # From now on, each connection ends with its current request.
                 await http.end()
-                # This comes after `end`: a connection that becomes idle in between would neither be closed here nor
-                # know that it must end.
+                # Idle connections end at once. This comes after `end`: otherwise, a connection that becomes idle in
+                # between would neither be closed here nor know that it must end.
                 connections.shut_if_idle()
                 serving.cancel_scope.deadline = deadline

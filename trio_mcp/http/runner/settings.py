@@ -25,32 +25,32 @@ It exceeds the 60 seconds for which nginx and the load balancers of large clouds
 that closes first may lose a request that is on its way, and a proxy must not repeat a POST."""
 
 Bound: TypeAlias = tuple[str, socket.socket]
-"""A scheme, and a bound socket on which it is spoken: ``http``, ``https``, or ``quic``, which no runner speaks."""
+"""A scheme and the socket bound for it: ``http``, ``https``, or ``quic``, which no runner supports."""
 
 
 def date_field() -> Fields:
-    """Return the ``Date`` of a response."""
+    """Return the ``Date`` field of a response."""
     return [(b"date", format_date_time(time.time()).encode("ascii"))]
 
 
 @attrs.frozen(kw_only=True)
 class ServerSettings:
-    """The settings of one server, whichever its runner is.
+    """The settings of one server, for any runner.
 
     Attributes:
         bind: Binds the sockets. It gets the descriptors that a service manager has handed over, which replace the
             addresses of the settings if there are any, and raises OSError if an address can't be bound.
         tls: The TLS context of the sockets for ``https``.
         backlog: Connections that may wait to be accepted.
-        response_fields: Returns the fields of every response. It is called once a second at most.
+        response_fields: Returns the fields of every response. It is called at most once a second.
         keep_alive_timeout: Seconds for which an idle connection is kept.
         keep_alive_requests: Requests after which a connection is closed.
-        handshake_timeout: Seconds for a TLS handshake; the time for a head limits it, too.
+        handshake_timeout: Seconds for a TLS handshake, which `ServerLimits.head_timeout` limits as well.
         read_timeout: Seconds for each wait for bytes; None for no limit.
-        max_head: Bytes of the head of a request.
+        max_head: Bytes that the head of a request may have.
         root_path: ``root_path`` of ASGI.
         server_names: The hosts that are served; empty for all.
-        config: The configuration of hypercorn that the settings were made from.
+        config: The hypercorn configuration from which the settings were made, if any.
     """
 
     bind: Callable[[list[int]], list[Bound]]
@@ -80,7 +80,7 @@ def settings_at(host: str, port: int) -> ServerSettings:
 
 
 def _bind(host: str, port: int, inherited: list[int]) -> list[Bound]:
-    # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
+    # An IPv6 address needs brackets, to separate its colons from that of the port (RFC 3986, section 3.2.2).
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     sockets = []
     try:
@@ -91,7 +91,7 @@ def _bind(host: str, port: int, inherited: list[int]) -> list[Bound]:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sockets.append(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A restarted server need not wait until the system has forgotten the connections of the last one.
+            # A restarted server need not wait until the system has forgotten the connections of the previous one.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, port))
     except OSError as exc:
@@ -109,8 +109,8 @@ class ServerLimits:
         connections: How many may be open at once; further ones get a 503 and are closed.
         write_timeout: Seconds that a peer may take to read 64 KiB once its buffers are full, before it is dropped.
         grace: Seconds that exchanges under way are given when the server ends.
-        head_timeout: Seconds for a TLS handshake, and for the head of a request, from its first byte; the first head of
-            a connection counts from the beginning.
+        head_timeout: Seconds for a TLS handshake, and for the head of a request, counted from its first byte, or for
+            the first head of a connection from the beginning of the connection.
     """
 
     connections: int = 1000

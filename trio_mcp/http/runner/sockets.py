@@ -23,7 +23,7 @@ __all__ = ["listeners_of", "open_sockets"]
 
 @contextlib.contextmanager
 def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
-    """Bind the sockets for a block, and close them at its end; the files of Unix sockets are removed.
+    """Bind the sockets for the time of a block; at its end, close them and remove the files of Unix sockets.
 
     Sockets that a service manager hands over replace the addresses of the settings.
     """
@@ -41,19 +41,19 @@ def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
         for _, sock in sockets:
             sock.close()
         for path in paths:
-            # By now the path may lead to another file, which stays.
+            # By now, the path may lead to another kind of file, which is not removed.
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.stat(path).st_mode):
                     os.unlink(path)
 
 
 def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list[str]) -> tuple[list[Any], list[str]]:
-    """Return listeners for sockets, which offer some protocols over TLS (RFC 7301, ALPN), and their URLs."""
+    """Return listeners on the sockets, and their URLs; over TLS they offer these protocols (ALPN, RFC 7301)."""
     listeners: list[Any] = []
     urls: list[str] = []
     tls = settings.tls
     if tls is not None:
-        # Hypercorn's configuration offers h2 whatever the runner is, and a client that gets it speaks nothing else.
+        # Hypercorn's configuration offers h2 even for other runners, and a client that negotiates h2 uses nothing else.
         tls.set_alpn_protocols(protocols)
     for scheme, sock in sockets:
         if scheme == "quic":
@@ -62,7 +62,8 @@ def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list
         listener: Any = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
         if scheme == "https":
             assert tls is not None
-            # https_compatible: browsers and many clients close without the TLS goodbye; HTTP marks its own ends.
+            # https_compatible: browsers and many clients close without a TLS close_notify; HTTP marks the end of a body
+            # itself.
             listener = trio.SSLListener(listener, tls, https_compatible=True)
         listeners.append(listener)
         urls.append(_url(scheme, sock))
@@ -70,7 +71,7 @@ def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list
 
 
 def _url(scheme: str, sock: stdlib_socket.socket) -> str:
-    # This is the socket's own name rather than the configured one: it has the port that the system chose for port 0.
+    # The socket's own name has the port that the system has chosen for port 0, unlike the configured name.
     name = sock.getsockname()
     if sock.family == AF_UNIX:
         return f"{scheme}+unix://{quote(name, safe='')}"

@@ -21,18 +21,18 @@ from trio_mcp.tls import accept_tls
 try:
     import fcntl
     import termios
-except ImportError:  # on Windows; `unread` is for a runner that needs Linux
+except ImportError:  # on Windows; `unread` is only for a runner that needs Linux
     pass
 
 __all__ = ["MAX_RECEIVED", "PIECE", "Connections", "DeadlineStream", "RunnableConnection", "address", "lifetime"]
 
 MAX_RECEIVED = 64 * 1024
-"""Bytes read at a time (chosen)."""
+"""Bytes read at a time, and the most that is kept of later requests while one is served (chosen)."""
 
 PIECE = 64 * 1024
 """Bytes for which a peer gets the whole write timeout (chosen)."""
 
-# Written by hand, so that a connection over the limit costs no parser.
+# This is written by hand, so that a connection over the limit needs no parser.
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
@@ -46,7 +46,7 @@ class DeadlineStream:
 
     Attributes:
         stream: The stream.
-        tls: Whether it speaks TLS.
+        tls: Whether it is TLS.
     """
 
     __slots__ = ("_deadline", "_direct", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
@@ -57,15 +57,15 @@ class DeadlineStream:
         self._direct = SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream)
         self._patience = math.inf if read_timeout is None else read_timeout
         self._write_timeout = write_timeout
-        # Hypercorn sends from the reader's task and from those of requests. Trio raises BusyResourceError for a second
-        # sender, and what is sent piece by piece must not be mixed.
+        # Hypercorn sends both from the reader's task and from those of requests. Trio raises BusyResourceError for a
+        # second sender, and data that is sent piece by piece must not be mixed with other data.
         self._sending = trio.Lock()
         self._waiting = trio.CancelScope()  # around the reader's wait for the next bytes
         self._deadline = math.inf
 
     @property
     def socket(self) -> Any:
-        """The socket below."""
+        """The socket below the stream."""
         return (self.stream.transport_stream if self.tls else self.stream).socket
 
     async def shake_hands(self, timeout: float) -> bool:
@@ -79,8 +79,8 @@ class DeadlineStream:
     def expire_at(self, deadline: float) -> None:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
         self._deadline = deadline
-        # A wait under way ends no later than the new deadline says; one that is to last longer starts over anyway.
-        # The comparison comes first: setting a deadline takes Trio much longer, and most requests need no new one.
+        # A wait under way ends no later than the new deadline; a later deadline matters only for the next wait. The
+        # comparison avoids setting a deadline, which takes Trio much longer: most requests need no earlier one.
         if deadline < self._waiting.deadline:
             self._waiting.deadline = deadline
 
@@ -93,20 +93,20 @@ class DeadlineStream:
     async def receive(self) -> bytes | None:
         """Return the next bytes from the peer: empty at the end of the connection, None if the time ran out.
 
-        The deadline applies to the wait alone: what has been read is handled, whatever the time is then.
+        The deadline applies only to the wait: bytes that have been read are handled, even if it has passed by then.
         """
         deadline = min(self._deadline, trio.current_time() + self._patience)
         with trio.CancelScope(deadline=deadline) as self._waiting:
             try:
                 if not self._direct:
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
-                # This has fewer layers than `receive_some` between the socket and the protocol: every request comes
-                # through here. Ask for the descriptor each time: a closed socket has none (-1), and the number that it
-                # had may belong to another connection by now.
+                # There are fewer layers here than in `receive_some`, because every request is read this way. The
+                # descriptor is looked up each time: a closed socket has none (-1), and its old number may belong to
+                # another connection by now.
                 socket = self.stream.socket
                 while socket.fileno() >= 0:
                     await trio.lowlevel.wait_readable(socket)
-                    # Linux may report a socket as readable and drop what came, for a wrong checksum (select(2)).
+                    # Linux may report a socket as readable and then drop the data for a wrong checksum (select(2)).
                     with contextlib.suppress(BlockingIOError):
                         return os.read(socket.fileno(), MAX_RECEIVED)
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -115,10 +115,10 @@ class DeadlineStream:
         return None
 
     def unread(self) -> int:
-        """Return how many bytes the system has received that were not read yet."""
-        # This reads none of them: bytes that are read have to be kept, and the system keeps these already.
+        """Return how many bytes the system has received that have not been read yet."""
+        # None of them are read: bytes that are read would have to be kept here, while the system keeps these already.
         count = array.array("i", [0])
-        with contextlib.suppress(OSError, ValueError):  # it is closed
+        with contextlib.suppress(OSError, ValueError):  # the socket may be closed
             fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
         return count[0]
 
@@ -130,9 +130,9 @@ class DeadlineStream:
         """
         rest = memoryview(data)
         if rest and self._direct and not self._sending.locked():
-            # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
-            # If its buffer is full, or the connection broken, `_send` deals with the rest. While another task sends,
-            # these bytes would get in between.
+            # The system nearly always takes all of the data at once, which needs no deadline and no turn of the event
+            # loop. If its buffer is full, or the connection is broken, `_send` deals with the rest. While another task
+            # sends, these bytes would get in between, so they wait in `_send`.
             rest = rest[write_now(self.stream.socket, rest) :]
         return not rest or await self._send(rest)
 
@@ -148,10 +148,10 @@ class DeadlineStream:
             if not whole:
                 await trio.aclose_forcefully(self.stream)
 
-        # `finally` would not do: in a cancelled scope the forceful close would raise Cancelled in place of what is
-        # being raised.
+        # `finally` would not do: in a cancelled scope the forceful close would raise Cancelled and replace the
+        # exception that is being raised.
         async with closing(end):
-            # BusyResourceError: the stream is being closed, which does not take the lock.
+            # BusyResourceError: another task is closing the stream, which does not take the lock.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 whole = await self._send_pieces(data)
         return whole
@@ -162,34 +162,34 @@ class DeadlineStream:
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
                 await self.stream.send_all(data[:PIECE])
             if scope.cancelled_caught:
-                return False  # a part of it may have left, so nothing can follow
+                return False  # a part of the piece may have been sent, so nothing can follow
             data = data[PIECE:]
-            # The system may take more at once: a turn of the event loop for each piece costs more than sending it.
+            # The system may take more immediately: a turn of the event loop for each piece costs more than sending it.
             if self._direct:
                 data = data[write_now(self.stream.socket, data) :]
         return True
 
     async def end_sending(self) -> None:
-        """Tell the peer that nothing more will be sent; over TLS the end of the connection says so."""
+        """Tell the peer that nothing more will be sent; over TLS, only closing the connection does that."""
         if not self.tls:
             with contextlib.suppress(trio.BrokenResourceError, trio.BusyResourceError, trio.ClosedResourceError):
                 await self.stream.send_eof()
 
     async def close(self) -> None:
-        """Close the connection; TLS says goodbye, within the write timeout."""
+        """Close the connection within the write timeout; TLS sends its close_notify first."""
         with trio.move_on_after(self._write_timeout):
             await self.end_sending()
             await self.stream.aclose()
 
 
 def address(name: Callable[[], Any]) -> tuple[str, int] | None:
-    """Return a socket's own or its peer's name as ASGI presents it; None for a Unix socket."""
+    """Return a socket's own or its peer's address in the form of ASGI; None for a Unix socket, or if it has gone."""
     # A peer that has already gone has no address any more; its connection fails later by itself.
     try:
         found = name()
     except OSError:
         return None
-    # The name of an IPv6 socket has a flow label and a scope as well, for which ASGI has no place.
+    # The name of an IPv6 socket also has a flow label and a scope, which ASGI does not represent.
     return found[:2] if isinstance(found, tuple) else None
 
 
@@ -222,7 +222,7 @@ class Connections:
         if len(self._open) >= self._limit:
             await _refuse(stream)
             return
-        # It is made only now: a stream that is refused costs no parser.
+        # The connection is made only now, so that a refused stream needs no parser.
         connection = self._connect(stream)
         self._open.add(connection)
         try:
@@ -242,17 +242,17 @@ class Connections:
     async def interrupt(self) -> None:
         """Raise the KeyboardInterrupt of a connection, at the very end.
 
-        `trio.serve_listeners` closes a connection's stream with an await, which in a cancelled scope would
-        replace it by Cancelled.
+        `trio.serve_listeners` closes a connection's stream with an await, which in a cancelled scope would replace the
+        exception by Cancelled.
         """
         for exc in self._interruptions:
             raise exc
 
 
 async def _refuse(stream: Any) -> None:
-    """Send a 503 on a connection over the limit, unless that needs a TLS handshake, and close it."""
+    """Send a 503 on a connection over the limit, unless that would need a TLS handshake, and close the connection."""
     if isinstance(stream, trio.SocketStream):
-        # One second (chosen): the buffers of a new connection are empty.
+        # One second (chosen) is enough, because the buffers of a new connection are empty.
         with trio.move_on_after(1), contextlib.suppress(trio.BrokenResourceError):
             await stream.send_all(REFUSED)
     await trio.aclose_forcefully(stream)
@@ -260,14 +260,14 @@ async def _refuse(stream: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def lifetime(stream: Any) -> AsyncIterator[None]:
-    """Close a stream at the end of the block. A failure ends this connection alone, with a line in the log."""
+    """Close a stream at the end of the block. A failure ends only this connection, with a line in the log."""
     async with closing(partial(trio.aclose_forcefully, stream)):
         try:
             yield
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
         except Exception as exc:
-            # It gets a line without a traceback: a peer may be the cause, and could fill the log.
+            # There is no traceback in the log: a peer may be the cause, and could fill it.
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
 

@@ -1,7 +1,7 @@
 """The access log: one line for each HTTP exchange and each WebSocket, when it ends.
 
-``trio_mcp.access INFO: 127.0.0.1 POST /mcp 200 3.1 ms tools/call 'add'``. It has nothing that may be a secret: no
-query, no header field, no parameters.
+``trio_mcp.access INFO: 127.0.0.1 POST /mcp 200 3.1 ms tools/call 'add'``. The line contains nothing that may be a
+secret: no query, no header field, and no parameters except the name of a tool or prompt.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ACCESS: Final = logging.getLogger("trio_mcp.access")
 INFO: Final = logging.INFO
 
 ENTRY: Final = "trio_mcp.access"
-"""Where the scope of an exchange that is logged has its `AccessEntry`."""
+"""The key of the `AccessEntry` in the scope of an exchange that is logged."""
 
 LONGEST: Final = 200
-"""The most characters that are logged of a text from the client (chosen)."""
+"""The most characters that are logged of each text from the client (chosen)."""
 
 
 @attrs.define(eq=False)
@@ -67,7 +67,7 @@ async def logged(
         await app({**scope, ENTRY: entry}, receive, noting)
     finally:
         client = scope.get("client")
-        # The client chose all these texts, so they are escaped: it must not forge lines or control a terminal.
+        # The client has chosen these texts, so they are escaped: it must not forge lines or control a terminal.
         ACCESS.info(
             "%s %s %s %s %.1f ms%s",
             _escaped(str(client[0]), ":") if client else "-",
@@ -85,7 +85,7 @@ def is_noted(scope: Scope) -> bool:
 
 
 def note_status(scope: Scope, status: int) -> None:
-    """Note the status of a response that is not sent by ASGI's events."""
+    """Note the status of a response that is sent without ASGI's events."""
     entry: AccessEntry | None = scope.get(ENTRY)
     if entry is not None:
         entry.status = status
@@ -104,12 +104,12 @@ def _described(message: Incoming) -> str:
     if not isinstance(message, Request | Notification):
         return type(message).__name__.lower()
     method = _escaped(message.method)
-    # Not a URI, which may hold secrets.
+    # A URI is not logged, because it may contain secrets.
     name = (message.params or {}).get("name")
     return f"{method} {name[:LONGEST]!a}" if isinstance(name, str) else method
 
 
 def _escaped(text: str, safe: str = "/") -> str:
-    """Return a text without spaces and in ASCII, so that it is one word of a line."""
-    # JSON may escape half of a surrogate pair, which has no UTF-8.
+    """Return a text percent-encoded as ASCII without spaces, so that it is a single word of the line."""
+    # JSON may contain half of a surrogate pair as an escape, which can't be encoded as UTF-8.
     return quote(text[:LONGEST], safe, errors="backslashreplace")

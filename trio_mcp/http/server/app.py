@@ -1,4 +1,4 @@
-"""The ASGI application of a server: one MCP endpoint that speaks every revision."""
+"""The ASGI application of a server: one MCP endpoint for all revisions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MAX_TOOL_HEADERS = 10_000
 """Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
 
 MAX_SEEN: Final = 256
-"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
+"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields."""
 
 # These fields differ between requests or sessions, or are secrets. No rule for the head of a POST reads any of them
 # except the length, which is checked here.
@@ -99,7 +99,7 @@ class HttpApp:
     Args:
         run: The run.
         options: The settings of the endpoint.
-        gate: What admits requests, if ``options.settings["auth"]`` judges their tokens.
+        gate: The gate that admits requests, if ``options.settings["auth"]`` judges their tokens.
 
     Raises:
         ValueError: If something that the server offers needs scopes, but no tokens are judged.
@@ -108,11 +108,11 @@ class HttpApp:
     def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
         if gate is None and run.served.scoped:
             raise ValueError(
-                f"{run.served.scoped} needs scopes, which only hold where tokens are judged: serve with "
+                f"{run.served.scoped} needs scopes, which are enforced only if tokens are judged: serve with "
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
         assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
-        # This covers what needs scopes and is only added later.
+        # This covers tools and the like that need scopes but are added only later.
         run.permit = _none_granted if options.settings["auth"] is None else options.settings["auth"].permit
         self._gate = gate
         self._run = run
@@ -120,8 +120,8 @@ class HttpApp:
         self.options = options
         self._legacy = legacy_endpoint(run, options)
         self._websockets = WebSockets(run, options)
-        # By whether a connection arrived on a loopback address: by default only those are held to loopback host
-        # names, as a server that listens elsewhere has names that it doesn't know.
+        # Keyed by whether a connection arrived on a loopback address: by default, only those must use loopback host
+        # names, because a server that listens elsewhere has names that it doesn't know.
         self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._seen = SeenHeads(options.settings["max_message_size"])
         self._exchanges: set[HttpExchange] = set()
@@ -155,17 +155,17 @@ class HttpApp:
             try:
                 headers = parameter_headers(schema)
             except ValueError as exc:
-                # Section Schema Extension: clients over HTTP must leave such a tool out of their list. Tell its author
-                # once; calls from clients that don't look are served without the headers.
+                # Section Schema Extension: clients over HTTP must leave such a tool out of their list. This tells the
+                # author once; calls from clients that don't check are served without the headers.
                 logger.error("modern clients can't call the tool %r over HTTP until its schema is fixed: %s", name, exc)
                 headers = ()
-            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # mostly removed tools
+            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # most of these are removed tools
                 self._tool_headers.clear()
             self._tool_headers[name] = schema, headers
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        # The log is the same here, whichever runner speaks HTTP; where it is off, no frame is added.
+        # Here, the log is the same for all runners; if it is off, it costs no extra frame in the call stack.
         if ACCESS.isEnabledFor(INFO) and not is_noted(scope):
             await logged(self, scope, receive, send)
             return
@@ -175,7 +175,7 @@ class HttpApp:
         seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
-        # This comes first: the CORS headers go with every response, refusals included, so that a page can read it.
+        # CORS comes first: its headers are sent with every response, refusals included, so that a page can read it.
         if self.options.settings["cors"] and await self._is_preflight(request, answer):
             return
         if request.path != self.options.settings["path"]:
@@ -191,7 +191,7 @@ class HttpApp:
             return
         # A head that is remembered has passed the rules, but its token still has to be judged.
         if self._gate is not None:
-            # A foreign web page learns nothing else about the server.
+            # The host is checked before the token: a foreign web page learns nothing else about the server.
             refusal = (None if seen is not None else self._foreign(request)) or await self._gate.admit(request, answer)
             if refusal is not None:
                 await self._refuse(refusal, request, answer)
@@ -230,7 +230,7 @@ class HttpApp:
     def statistics(self) -> HttpStatistics:
         """Return what the endpoint is doing now.
 
-        This looks at every session: cheap enough for once a second, not for every request.
+        This looks at every session: it may be called once a second, but not for every request.
         """
         legacy = self._legacy.statistics()
         ledger = self._ledger
@@ -246,7 +246,7 @@ class HttpApp:
 
     async def end(self) -> None:
         """Refuse new work, and end every stream that would never end by itself."""
-        # Before any stream ends: a client whose stream ends reconnects at once, and must find the server ending.
+        # This is set before any stream ends: a client whose stream ends reconnects at once, and must be refused then.
         self._ending = True
         self._legacy.end()
         self._websockets.end()
@@ -254,7 +254,7 @@ class HttpApp:
 
     def cut(self) -> None:
         """Cancel everything still under way, and end its streams."""
-        for exchange in tuple(self._exchanges):  # a copy: each one leaves the set when it ends
+        for exchange in tuple(self._exchanges):  # a copy, because an exchange leaves the set when it ends
             exchange.end("the server has ended")
         self._legacy.cut("the server has ended")
         self._websockets.cut()
@@ -262,13 +262,13 @@ class HttpApp:
     async def idle(self) -> None:
         """Wait until no handler of a session is running.
 
-        The handler's client may have left and may come back for the response, or it was asked something and will
-        respond with a POST.
+        The client of such a handler may have left and may come back for the response, or it may have been asked
+        something and will respond with a POST.
         """
         await self._legacy.idle()
 
     def close_websockets(self) -> None:
-        """End every WebSocket: their tasks are the ASGI server's, and don't end with the run."""
+        """End every WebSocket: their tasks belong to the ASGI server, and don't end with the run."""
         self._websockets.cut()
 
     async def _is_preflight(self, request: HttpRequest, answer: HttpAnswer) -> bool:
@@ -279,7 +279,7 @@ class HttpApp:
         """
         origin = request.headers.get("Origin")
         if origin is None or self._foreign(request) is not None:
-            return False  # the rules will refuse it, and without CORS headers the page can't read why
+            return False  # the rules will refuse a foreign page, which can't read why without CORS headers
         answer.fields += cors_fields(origin)
         if not is_preflight(request):
             return False
@@ -314,16 +314,17 @@ class HttpApp:
             verdict = self._gate.judge(request, verdict) or verdict
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):
-                # A malformed response still settles the server's request that it names: without this the handler
-                # that asked would wait for its timeout.
+                # A malformed response still settles the server's request that it names: otherwise, the handler that
+                # made the request would wait for its timeout.
                 self._legacy.take_broken_answer(message, request)
             await self._refuse(verdict, request, answer)
         elif verdict.owes_answer and self._ending:
-            # Anything else may be what a handler under way is waiting for: a response, progress, a cancellation.
+            # Other messages are still accepted, because a handler under way may be waiting for one: a response,
+            # progress or a cancellation.
             await self._refuse(ending(), request, answer)
         else:
-            # The message is counted from here on; its body was counted by `_body` until now. A handler that outlives
-            # this exchange keeps the message counted: see `CountedMessage`.
+            # The message is counted from here on; until now, `_body` has counted its body. A handler that outlives this
+            # exchange keeps the message counted: see `CountedMessage`.
             try:
                 held = self._ledger.take(message, len(body))
             except NoRoom as exc:
@@ -348,13 +349,13 @@ class HttpApp:
                 held.release()
 
     async def _serve_lasting(self, exchange: HttpExchange, accepted: Accept, request: HttpRequest) -> None:
-        """Serve a request that lasts for as long as its client likes, but no longer than its token."""
+        """Serve a request that lasts until its client ends it, but no longer than its token is valid."""
         async with background_nursery() as nursery:
             nursery.start_soon(exchange.end_at, end_of(request))
             await exchange.serve(accepted, request)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a path other than the endpoint: health, HTTP+SSE, or 404."""
+        """Serve a path other than that of the endpoint, or respond with 404."""
         options = self.options
         # The health path is open to probes of any host name, but not to foreign web pages.
         if request.headers.get("Origin") is not None and (foreign := self._foreign(request)) is not None:
@@ -370,12 +371,13 @@ class HttpApp:
             await self._legacy_path(allowed, request, answer)
         else:
             text = f"nothing is served at this path; the endpoint is {request.root}{options.endpoint}"
-            # Closing with a body unread would reset the connection and might lose this response: see `DRAINED`.
+            # Closing with a part of the body unread would reset the connection, and this response might be lost: see
+            # `DRAINED`.
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     def _document(self, request: HttpRequest) -> bytes | None:
-        """Return the metadata of the resource that is served at the path of a request; None if nothing is."""
+        """Return the metadata of the protected resource, if it is served at the path of the request, or else None."""
         auth = self.options.settings["auth"]
         if auth is None or request.method not in ("GET", "HEAD"):
             return None
@@ -390,7 +392,7 @@ class HttpApp:
             await self._refuse(refusal, request, answer)
 
     async def _open_websocket(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Serve a WebSocket that the ASGI server speaks."""
+        """Serve a WebSocket whose protocol the ASGI server implements."""
         if self.options.settings["websocket_path"] is None:
             await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
             return
@@ -404,8 +406,8 @@ class HttpApp:
     async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a path of HTTP+SSE, which only the legacy era has."""
         if request.method != allowed:
-            # 2025-03-26 and later, Backwards Compatibility: a client that doesn't know the server posts `initialize`
-            # first, and a 4xx tells it to try HTTP+SSE.
+            # 2025-03-26 and later, Backwards Compatibility: a client that doesn't know which transport the server uses
+            # posts `initialize` first, and a 4xx tells it to try HTTP+SSE.
             refusal: Refusal | None = refuse(
                 405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),)
             )
@@ -431,12 +433,12 @@ class HttpApp:
 
 def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:
     """Refuse whatever needs scopes, as `Protection.permit` does, where no tokens are judged."""
-    return refuse(403, "this needs scopes, and the server judges no tokens: it has no auth=…") if needed else None
+    return refuse(403, "this needs scopes, but the server judges no tokens: it has no auth=…") if needed else None
 
 
 @attrs.define(eq=False)
 class SeenHeads:
-    """The fields of POSTs whose head has passed all rules, parsed: a client repeats nearly all of its head.
+    """The parsed fields of POSTs whose heads have passed all rules: a client repeats nearly all of its head.
 
     Args:
         max_length: The longest body that is accepted, in bytes.
@@ -451,8 +453,8 @@ class SeenHeads:
         Returns:
             The fields, if the head is known to pass, and the key with which to `add` it otherwise.
         """
-        # Which host names are accepted depends on the address that was reached. ASGI servers may give lists, which have
-        # no hash, so tuples are made.
+        # The host names that are accepted depend on the address that the connection has reached. ASGI servers may give
+        # it as a list, which has no hash, so it is converted to a tuple.
         server = scope.get("server")
         key: list[Any] = [scope["method"], None if server is None else tuple(server)]
         varying = []
@@ -461,18 +463,18 @@ class SeenHeads:
                 key.append((name, value))
                 continue
             varying.append((name, value))
-            # A text of 20 digits or more is too large in any case, and `int` refuses thousands of digits.
+            # A length of 20 digits or more is too large in any case, and `int` refuses thousands of digits.
             if name == b"content-length" and not (
                 len(value) < 20 and value.isdigit() and int(value) <= self._max_length
             ):
-                # There is no key either, so that the head is not remembered: the rules must judge each such request.
+                # The key is empty, so that the head is not remembered: the rules must judge each such request.
                 return None, ()
         known = self._seen.get(tuple(key))
         return None if known is None else known.adding(varying), tuple(key)
 
     def add(self, key: tuple[Any, ...]) -> None:
-        """Remember the head of a POST that has passed."""
-        # The first two are the method and the address.
+        """Remember the head of a POST that has passed all rules; an empty key does nothing."""
+        # The first two items are the method and the address.
         if not key or len(key) > 2 + MAX_SEEN_FIELDS:
             return
         if sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:

@@ -44,10 +44,10 @@ The operating system resets a connection that is closed with data unread, and th
 the client has read it."""
 
 DRAIN_TIME = 1.0
-"""Seconds for reading them (chosen)."""
+"""Seconds for reading the rest of an unwanted body (chosen)."""
 
 # 2026-07-28 `basic/transports/streamable-http`, Receiving Messages: X-Accel-Buffering keeps a proxy from holding events
-# back. So does no-transform: a proxy that compresses would buffer.
+# back. So does no-transform, because a proxy that compresses would buffer.
 OF_EVENTS: Final = (
     ("content-type", EVENTS),
     ("cache-control", "no-cache, no-transform"),
@@ -56,50 +56,50 @@ OF_EVENTS: Final = (
 """The header fields of an event stream."""
 
 AWAITED = ("notifications/cancelled", "notifications/progress")
-"""Notifications that are accepted at any load, as responses are: work under way may wait for them."""
+"""Notifications that are accepted at any load, like responses, because work under way may wait for them."""
 
 
 EXTRAS = "trio_mcp.extras"
-"""The ASGI extension by which our own runners do more than ASGI asks: an `Extras`."""
+"""The name of the ASGI extension with which our own runners offer more than ASGI has: an `Extras`."""
 
 
 class Extras:
     """The abilities of our own runners beyond ASGI, for one request.
 
     Attributes:
-        lingers: Whether the runner itself reads what is left of a body after the response.
+        lingers: Whether the runner itself reads the rest of a body after the response.
     """
 
     lingers = False
-    # Class attributes as defaults: there is one object for each request, and this saves its __init__.
+    # These defaults are class attributes: there is one object for each request, and this saves an __init__.
     _callback: Callable[[], object] | None = None
     _happened = False
 
     def receive_nowait(self) -> MutableMapping[str, Any] | None:
-        """Return what ASGI's ``receive`` would, if that is there already; else None."""
+        """Return the next event like ASGI's ``receive``, if it has already arrived; None otherwise."""
         raise NotImplementedError
 
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
-        """Take the connection over for another protocol, before anything is sent or any of a body is read.
+        """Take the connection over for another protocol, before anything is sent or any of the body is read.
 
         Returns:
-            The stream, and what was read from it: the head as it came, and everything after it.
+            The stream, and the bytes that have been read from it: the head as it arrived, and everything after it.
 
         Raises:
-            RuntimeError: If this runner can't, or it is too late.
+            RuntimeError: If this runner does not support that, or it is too late.
         """
         raise RuntimeError("the connection can't be taken over: this runner serves only HTTP")
 
     def happened(self) -> None:
-        """Record that the client has left or the exchange has ended, and call the function."""
+        """Record that the client has left or the exchange has ended, and call the function that `call` has set."""
         self._happened = True
         if self._callback is not None:
             self._callback()
 
     def call(self, callback: Callable[[], object] | None) -> None:
-        """Set the function to call when the client leaves, and call it now if it already has; None removes it.
+        """Set the function to call when the client leaves or the exchange ends; None removes it.
 
-        This saves a task that waits for `http.disconnect`.
+        If that has happened already, the function is called now. It saves a task that waits for `http.disconnect`.
         """
         self._callback = callback
         if callback is not None and self._happened:
@@ -119,25 +119,25 @@ class NoRoom(Exception):
 
 
 class Ledger:
-    """A count of what is under way at an endpoint: bodies while they are read, then messages until they are settled.
+    """A count of the work under way at an endpoint: bodies while they are read, then messages until they are settled.
 
     Args:
         max_requests: How many requests may be under way at once, and how many bodies may be read at once.
-        max_bytes: How many bytes the requests may have in all, and likewise the bodies. A single one may have more.
+        max_bytes: How many bytes the requests may have in total, and likewise the bodies. A single one may have more.
 
     Attributes:
         requests: How many requests are under way.
-        request_bytes: How many bytes they have, and the notifications that wait to be handled.
+        request_bytes: The bytes of these requests, and of the notifications that wait to be handled.
         bodies: How many bodies are being read.
-        body_bytes: How many bytes of them have arrived.
+        body_bytes: How many bytes of these bodies have arrived.
     """
 
     def __init__(self, max_requests: int, max_bytes: int) -> None:
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.requests = self.request_bytes = 0
-        # Bodies are counted separately because each ends within `body_timeout`: if requests could use up the room
-        # for bodies, the response that all of them wait for could not get in.
+        # Bodies are counted separately because each ends within `body_timeout`: if requests could use up the room for
+        # bodies, a response for which all of them wait could not be read.
         self.bodies = self.body_bytes = 0
 
     def take(self, message: Incoming, size: int) -> CountedMessage:
@@ -157,7 +157,7 @@ class Ledger:
         elif type(message) is not Request:
             if type(message) is not Notification or message.method in AWAITED:
                 return CountedMessage(self, 0, 0)
-            requests = 0  # other notifications count by their bytes alone
+            requests = 0  # of other notifications, only the bytes are counted
         if requests and self.requests + requests > self.max_requests:
             raise NoRoom(f"max_requests={self.max_requests} would be exceeded: {self.requests} are under way")
         # A single message may exceed the limit: max_message_size is the limit for one.
@@ -165,8 +165,8 @@ class Ledger:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
-        # They count until `CountedMessage.release`: a handler counts even after its client has hung up. Otherwise a
-        # client could start any number of handlers by leaving.
+        # Requests count until `CountedMessage.release`: a handler counts even after its client has hung up. Otherwise a
+        # client could start any number of handlers by hanging up each time.
         self.requests += requests
         self.request_bytes += size
         return CountedMessage(self, requests, size)
@@ -198,12 +198,12 @@ class RequestBody:
     """A body while it is read, counted by a ledger.
 
     Args:
-        limit: How many bytes it may have.
+        limit: How many bytes the body may have.
         ledger: The ledger.
 
     Attributes:
-        pieces: What has arrived.
-        size: How many bytes that is.
+        pieces: The pieces that have arrived.
+        size: How many bytes have arrived.
     """
 
     _limit: int
@@ -219,14 +219,15 @@ class RequestBody:
             NoRoom: If too many bytes of bodies are being read.
         """
         ledger = self._ledger
-        # Counted before it is judged: in the end `HttpRequest.body` subtracts all of `size`, refused pieces included.
+        # A piece is counted before it is judged: in the end `HttpRequest.body` subtracts `size`, refused pieces
+        # included.
         self.size += len(piece)
         ledger.body_bytes += len(piece)
         if self.size > self._limit:
             raise BodyTooLarge
-        # A body on its own may exceed max_bytes: its limit bounds it.
+        # A single body may exceed max_bytes: its own limit bounds it.
         if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
-            raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
+            raise NoRoom(f"the bodies that are being read exceed max_request_bytes={ledger.max_bytes}")
         self.pieces.add(piece)
 
 
@@ -241,20 +242,20 @@ class HttpRequest:
     Attributes:
         scope: The ASGI scope.
         method: The method as sent: it is case-sensitive (RFC 9110, section 9.1).
-        root: The path at which the application is mounted; empty at the top.
-        path: The path below that, without a trailing slash.
+        root: The path at which the application is mounted; empty if it is not mounted below another one.
+        path: The path below ``root``, without a trailing slash.
         headers: The header fields.
         is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
             socket.
-        extras: What our own runners offer; None on another ASGI server.
-        metadata: What handlers find in `Context.transport_metadata`.
-        principal: On whose behalf the request is made, where its token was judged.
-        owner: The identity of that principal; what is made for the request belongs to it.
-        clock: Tells the time by which the principal expires, in seconds since the epoch; set with it.
-        permitted: Whether the head named the operation, and its scopes were judged.
+        extras: The abilities of our own runners; None on another ASGI server.
+        metadata: The metadata that handlers find in `Context.transport_metadata`.
+        principal: The principal on whose behalf the request is made; None unless its token was judged.
+        owner: The identity of that principal, who owns what is made for the request.
+        clock: Returns the time by which the principal expires, in seconds since the epoch; set with ``principal``.
+        permitted: Whether scopes have been judged by the head alone, so that the message need not be judged.
     """
 
-    # On the class: most servers judge no tokens.
+    # These defaults are on the class, because most servers judge no tokens.
     principal: Principal | None = None
     owner: Owner | None = None
     clock: Callable[[], float]
@@ -272,9 +273,9 @@ class HttpRequest:
         below = path[len(root) :] if root and (path + "/").startswith(root + "/") else path
         self.path = below.rstrip("/") or "/"
         server = scope.get("server")
-        # A dual-stack socket shows IPv4 addresses with this prefix (RFC 4291, section 2.5.5.2). ASGI gives a Unix
-        # socket's path with None for a port, and nothing if the server doesn't know: both count as local, which is
-        # the stricter choice.
+        # A dual-stack socket shows IPv4 addresses with this prefix (RFC 4291, section 2.5.5.2). For a Unix socket, ASGI
+        # gives its path and None as the port, and if the server doesn't know its address, nothing: both count as local,
+        # which is the stricter choice.
         host = str(server[0]).removeprefix("::ffff:") if server and server[1] is not None else "::1"
         self.is_local = host == "::1" or host.startswith("127.")
         self.extras: Extras | None = scope.get("extensions", {}).get(EXTRAS)
@@ -286,7 +287,7 @@ class HttpRequest:
 
         Args:
             limit: How many bytes it may have.
-            ledger: What counts it while it is read.
+            ledger: The ledger that counts it while it is read.
             timeout: Seconds that it may take to arrive.
 
         Raises:
@@ -300,7 +301,7 @@ class HttpRequest:
         extras = self.extras
         event = None if extras is None else extras.receive_nowait()
         first = b"" if event is None else self._piece_of(event)
-        if self._complete:  # usually it arrives with its head, which takes no time: it need not be counted
+        if self._complete:  # usually the body arrives with the head: reading it takes no time, so it is not counted
             if len(first) > limit:
                 raise BodyTooLarge
             return first
@@ -316,16 +317,16 @@ class HttpRequest:
                     while not self._complete:
                         body.add(await self._next())
         finally:
-            # Even if the client has left half-way or the exchange was cancelled, other bodies need the room.
+            # Other bodies need the room, even if the client has left half-way or the exchange was cancelled.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
         return body.pieces.joined()
 
     async def drain(self) -> None:
-        """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`, unless the runner does."""
+        """Read the rest of an unwanted body, within `DRAINED` and `DRAIN_TIME`, unless the runner does that."""
         if self.extras is not None and self.extras.lingers:
             return
-        # Bounded, as a client could send without end. Beyond the bounds its connection is reset.
+        # This is bounded, because a client could send without end. Beyond the bounds the connection is reset.
         left = DRAINED
         with trio.move_on_after(DRAIN_TIME):
             while not self._complete and left > 0:
@@ -345,7 +346,7 @@ class HttpRequest:
         return body
 
     async def gone(self) -> None:
-        """Wait until the client has left. Only one task may do so, after the body was read."""
+        """Wait until the client has left. Only one task may do that, after the body has been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -359,8 +360,8 @@ class HttpAnswer:
 
     Attributes:
         fields: Those header fields.
-        started: The head was sent, or is being sent.
-        finished: Nothing more will be sent.
+        started: Whether the head has been sent, or is being sent.
+        finished: Whether nothing more will be sent.
     """
 
     def __init__(self, send: SendCallable, fields: Fields = ()) -> None:
@@ -371,13 +372,13 @@ class HttpAnswer:
 
     async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
         """Send a response in one piece. The body is JSON unless the fields say otherwise."""
-        # Set before sending: the end of the exchange calls the disconnect callback, which looks at `finished` to tell
-        # it from a client that has left.
+        # These are set before sending: the end of the exchange also calls the callback for a client that leaves, which
+        # checks `finished` to distinguish the two.
         self.started = self.finished = True
         given = [*self.fields, *fields]
         if status != 204:  # RFC 9110, section 8.6: no Content-Length with 204
             given.append(("content-length", str(len(body))))
-        # Refusals and plain texts bring their own type.
+        # Refusals and plain texts have a content type of their own.
         for name, _ in given:
             if name.lower() == "content-type":
                 break
@@ -401,7 +402,7 @@ class HttpAnswer:
         await self._start(200, [*self.fields, *OF_EVENTS])
 
     async def _start(self, status: int, fields: Fields) -> None:
-        # ASGI demands lower case. Latin-1 has a character for every octet of a field (RFC 9110, section 5.5).
+        # ASGI requires lower case. Latin-1 has a character for every octet of a field (RFC 9110, section 5.5).
         encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
@@ -411,8 +412,8 @@ class HttpAnswer:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes = b"") -> None:
-        """End the stream, if it was started, after a last piece that leaves with the end; repeating it does nothing."""
+        """End the stream, if it was started, with a last piece; calling this again does nothing."""
         if self.started and not self.finished:
-            # Set before sending, as in `whole`: a second call during the wait must not send a second end.
+            # This is set before sending, as in `whole`: a second call during the wait must not send a second end.
             self.finished = True
             await self._send({"type": "http.response.body", "body": data})

@@ -1,4 +1,4 @@
-"""A server as an ASGI application that others serve: its start and its end, and the calls that come outside of them."""
+"""A server as an ASGI application that others serve: its start, its end, and calls while it is not running."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from trio_mcp.http.server.statistics import HttpStatistics
 __all__ = ["AsgiApp"]
 
 NOT_RUNNING = (
-    "this application is not running: serve it with an ASGI server that has the lifespan protocol, such as "
-    "`hypercorn -k trio module:app`; if it is mounted in another application, start it in the lifespan of that one, "
-    "such as `FastAPI(lifespan=app.lifespan)`; or serve it inside `async with app:`"
+    "this application is not running: serve it with an ASGI server that supports the lifespan protocol, such as "
+    "`hypercorn -k trio module:app`; if it is mounted in another application, start it in that application's lifespan, "
+    "for example with `FastAPI(lifespan=app.lifespan)`; or serve it inside `async with app:`"
 )
 ELSEWHERE = "this application runs in another thread, or in another run of Trio: start it where it is served"
-RUNNING = "this application is already running: make another with `server.asgi_app()`, or enter it once, around both"
+RUNNING = "this application is already running: make another with `server.asgi_app()`, or start this one only once"
 
 
 class AsgiApp:
     """A server as an ASGI application, which `Server.asgi_app` makes.
 
-    What serves it also starts and ends it: an ASGI server with the lifespan protocol, the lifespan of an application
-    that it is mounted in (`lifespan`), or ``async with app:``. Each start is a run of the server, with its lifespan;
-    after its end it can be started again.
+    Whatever serves the application also starts and ends it: an ASGI server with the lifespan protocol, the lifespan of
+    an application in which it is mounted (`lifespan`), or ``async with app:``. Each start is a run of the server, with
+    its lifespan; after the end of a run it can be started again.
 
     Args:
         server: The server.
@@ -46,7 +46,7 @@ class AsgiApp:
     def __init__(self, server: Runnable, options: HttpOptions) -> None:
         self.options = options
         self._server = server
-        # Who ends it; None if it is not running.
+        # The construct that ends the run; None if the application is not running.
         self._owner: Literal["block", "lifespan"] | None = None
         self._block: contextlib.AbstractAsyncContextManager[None] | None = None
         self._app: HttpApp | None = None
@@ -67,12 +67,12 @@ class AsgiApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, outer: object = None) -> AsyncIterator[None]:
-        """Run the server, as the lifespan of an application that this one is mounted in.
+        """Run the server, as the lifespan of an application in which this one is mounted.
 
-        ``FastAPI(lifespan=app.lifespan)``; in a lifespan of your own, ``async with app:`` does the same.
+        Pass it as in ``FastAPI(lifespan=app.lifespan)``; in a lifespan of your own, ``async with app:`` does the same.
 
         Args:
-            outer: That application; it is not used.
+            outer: The outer application; it is not used.
         """
         async with self:
             yield
@@ -96,7 +96,7 @@ class AsgiApp:
             self._owner = None
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Serve one connection, as ASGI has it."""
+        """Serve one connection in the sense of ASGI: an HTTP exchange, a WebSocket, or the lifespan."""
         kind = scope["type"]
         if kind == "lifespan":
             await self._live(receive, send)
@@ -111,7 +111,7 @@ class AsgiApp:
     def statistics(self) -> HttpStatistics:
         """Return what the endpoint is doing now.
 
-        This looks at every session: cheap enough for once a second, not for every request.
+        This looks at every session: it may be called once a second, but not for every request.
 
         Raises:
             RuntimeError: If the application is not running.
@@ -127,7 +127,7 @@ class AsgiApp:
             return False
 
     def _obstacle(self) -> str | None:
-        """Return why it can't be started here; None if it can."""
+        """Return why the application can't be started here; None if it can."""
         return _no_trio() or (None if self._owner is None else RUNNING)
 
     async def _live(self, receive: ReceiveCallable, send: SendCallable) -> None:
@@ -144,7 +144,7 @@ class AsgiApp:
                     stage = "shutdown"
                     await receive()
             except Exception as exc:
-                # Whatever fails between the two, the server can't go on: this ends the ASGI server as well.
+                # Whatever fails, the server can't continue: this ends the ASGI server as well.
                 logger.error("the application failed at its %s", stage, exc_info=exc)
                 failure = f"{type(exc).__name__}: {exc}"
         if failure is None:
@@ -153,7 +153,7 @@ class AsgiApp:
             await send({"type": f"lifespan.{stage}.failed", "message": failure})
 
     async def _refuse(self, kind: str, send: SendCallable) -> NoReturn:
-        """Tell the client and the ASGI server, which logs what is raised, why this call can't be served."""
+        """Tell the client, and by an exception the ASGI server, which logs it, why this call can't be served."""
         # Nothing here needs Trio: the call may come from an ASGI server on asyncio.
         text = _no_trio() or (NOT_RUNNING if self._app is None else ELSEWHERE)
         if kind == "http":

@@ -1,4 +1,4 @@
-"""CORS headers: they tell browsers which pages may call, if the setting ``cors`` is on.
+"""The CORS headers, which tell browsers which pages may call, if the setting ``cors`` is on.
 
 https://fetch.spec.whatwg.org/#http-cors
 """
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cors_fields", "is_preflight", "preflight_fields"]
 
-# Request headers that a page may set. Some are on the Fetch standard's safelist for simple values only, so they are
-# listed as well; Authorization has to be named, as a wildcard never covers it.
+# Request headers that a page may set. Some are on the Fetch standard's safelist, but only with simple values, so they
+# are listed as well. Authorization has to be named, because a wildcard never covers it.
 ALLOWED: Final = (
     "Accept",
     "Authorization",
@@ -29,7 +29,7 @@ ALLOWED: Final = (
     "Traceparent",
     "Tracestate",
 )
-# Response headers that a page's script may read, besides those that the Fetch standard always exposes.
+# Response headers that a page's script may read, in addition to those that the Fetch standard always exposes.
 EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "DPoP-Nonce", "Retry-After", "WWW-Authenticate")
 PARAMETER: Final = "mcp-param-"
 """The prefix of headers made from tool arguments: tools choose the names, so the list in a preflight is echoed."""
@@ -38,7 +38,7 @@ MAX_PARAMETERS = 50
 
 
 def is_preflight(request: HttpRequest) -> bool:
-    """Return whether this is a CORS preflight: a browser asking before it sends the real request."""
+    """Return whether this is a CORS preflight, with which a browser asks before it sends the real request."""
     headers = request.headers
     return (
         request.method == "OPTIONS"
@@ -49,7 +49,7 @@ def is_preflight(request: HttpRequest) -> bool:
 
 def cors_fields(origin: str) -> list[tuple[str, str]]:
     """Return the headers of every response to an allowed origin."""
-    # The origin itself instead of "*", because not every origin is allowed. The caller has checked this one.
+    # The origin is named instead of "*", because not every origin is allowed. The caller has checked this one.
     return [
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", ", ".join(EXPOSED)),
@@ -67,7 +67,7 @@ def preflight_fields(request: HttpRequest) -> list[tuple[str, str]]:
         ("Access-Control-Allow-Headers", ", ".join([*ALLOWED, *parameters[:MAX_PARAMETERS]])),
         ("Access-Control-Max-Age", "600"),  # seconds; chosen
     ]
-    # A public page that calls a server in a private network: Chromium asks for this (Private Network Access draft).
+    # Chromium asks for this when a public page calls a server in a private network (Private Network Access draft).
     if request.headers.get("Access-Control-Request-Private-Network") == "true":
         fields.append(("Access-Control-Allow-Private-Network", "true"))
     return fields

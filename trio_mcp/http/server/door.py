@@ -1,7 +1,7 @@
 """The door to the legacy era over HTTP: the only module that imports `trio_mcp.http.server.legacy`.
 
-Without that folder the modern revisions are served as before, and requests of the legacy era are refused as by a
-server that has only modern revisions.
+Without that folder the modern revisions are served as usual, and requests of the legacy era are refused, as they are by
+a server that has only modern revisions.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
 
 
 class LegacyEndpoint:
-    """The legacy era at an endpoint. This base class serves nothing: it stands in if the folder is missing."""
+    """The legacy era at an endpoint. This base class, which is used if the folder is missing, serves nothing."""
 
-    # `post`, `get` and `delete` are never called here: with no legacy revision to serve, the rules refuse such requests
-    # first.
+    # `post`, `get` and `delete` of this class are never called: if no legacy revision is served, the rules have refused
+    # such requests before.
 
     served = False
     """Whether the legacy era is served."""
@@ -43,8 +43,8 @@ class LegacyEndpoint:
 
         Args:
             session_id: The id of the session.
-            request_id: The request that names it.
-            owner: On whose behalf the request is made: a session is unknown to all but its owner.
+            request_id: The id of the request that names the session, for the refusal.
+            owner: The owner on whose behalf the request is made: for anyone else, the session does not exist.
         """
         return refuse(404, "this server keeps no sessions", request_id)
 
@@ -58,7 +58,7 @@ class LegacyEndpoint:
         """Serve a DELETE, which ends the session."""
 
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
-        """Respond to a refused request with the events that a store still has of an ended session.
+        """Respond to a refused request with the events of an ended session that are still stored.
 
         Returns:
             Whether there were any; if not, the caller sends the refusal.
@@ -66,7 +66,7 @@ class LegacyEndpoint:
         return False
 
     def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
-        """Let a malformed response fail the call that it was meant for."""
+        """Make the call for which a malformed response was meant fail."""
 
     def method_at(self, path: str) -> str | None:
         """Return the HTTP method that a path of HTTP+SSE accepts; None if nothing is served there."""
@@ -103,12 +103,12 @@ def ending() -> Refusal:
 
 
 def _later(text: str) -> Refusal:
-    # One second: chosen.
+    # One second is chosen.
     return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
 def legacy_endpoint(run: HostedRun, options: HttpOptions) -> LegacyEndpoint:
-    """Return what serves the legacy era at an endpoint.
+    """Return the object that serves the legacy era at an endpoint.
 
     Raises:
         RuntimeError: If the options ask for HTTP+SSE, but the legacy folder is missing.
@@ -117,6 +117,6 @@ def legacy_endpoint(run: HostedRun, options: HttpOptions) -> LegacyEndpoint:
         if options.settings["sse_path"] is not None:
             raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed")
         return LegacyEndpoint()
-    # It is imported by name: `endpoint` imports this module, so an import statement would make a circle.
+    # The module is imported by its name: it imports this one, so an import statement would be circular.
     endpoint: LegacyEndpoint = importlib.import_module(f"{LEGACY}.endpoint").Endpoint(run, options)
     return endpoint

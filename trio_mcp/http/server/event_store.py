@@ -1,4 +1,4 @@
-"""The interface of event stores, from which a client of the legacy era resumes a stream that broke.
+"""The interface of event stores, which let a client of the legacy era resume a broken stream.
 
 2025-11-25 `basic/transports`, Resumability and Redelivery. The stores of this library are in `legacy.stores`.
 """
@@ -15,7 +15,7 @@ __all__ = ["EventStore", "EventsLost", "StoredEvent"]
 
 
 class EventsLost(Exception):
-    """Some or all of the events after the one named are no longer stored."""
+    """The next event that was asked for is no longer stored, or nothing is known about the stream."""
 
 
 @attrs.frozen
@@ -35,21 +35,22 @@ class StoredEvent:
 
 @runtime_checkable
 class EventStore(Protocol):
-    """A store of the messages of streams, from which a client resumes a stream that broke. Implement its three methods.
+    """A store of the messages of streams, from which clients resume broken streams. Implement its three methods.
 
-    For each session only one task at a time calls `append`, and each event is appended once, unless an attempt failed
+    For each session, only one task at a time calls `append`, and each event is appended once, unless an attempt failed
     or was cancelled. Sessions are named by a digest of their id, so that stored data gives no access to a session.
 
-    Any exception other than `EventsLost` is logged and fails only the exchanges that the call was made for: their
+    Any exception other than `EventsLost` is logged, and only the exchanges for which the call was made fail: their
     clients get an error. Events that one `append` could not store are appended again, separately for each stream.
     """
 
-    # Abstract although a protocol: a subclass that lacks a method fails when it is made, not when a stream breaks.
+    # The methods are abstract although this is a protocol: a subclass that lacks one can't be instantiated, instead of
+    # failing when a stream breaks.
     @abc.abstractmethod
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         """Store all the events, or none. An event that is already stored stays as it is.
 
-        Once this returns, the events may be sent: a store that loses them later loses them for the client.
+        Once this returns, the events may be sent. If a store loses them later, a client can't get them again.
         """
 
     @abc.abstractmethod
@@ -57,10 +58,10 @@ class EventStore(Protocol):
         """Return the events of a stream that follow a number, in order: all of them, or at least the first.
 
         Raises:
-            EventsLost: If the next event is gone, or if there is no later event and the one of that number is not
-                stored either: then nothing is known about the stream.
+            EventsLost: If the next event is no longer stored; also if there is no later event and the one with that
+                number is not stored either, because nothing is known about the stream then.
         """
 
     @abc.abstractmethod
     async def forget(self, session: str) -> None:
-        """Delete the events of a session that has ended: no client will ask for them."""
+        """Delete the events of a session that has ended, for which no client will ask any more."""

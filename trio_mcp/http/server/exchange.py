@@ -1,4 +1,4 @@
-"""One modern request over HTTP: the response stream stands for the request, and closing it cancels the handler."""
+"""One modern request over HTTP: the response stream represents the request, and closing it cancels the handler."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MAX_WAITING = 128
 class HttpExchange:
     """A modern request and its response: one JSON text, or a stream if notifications come first.
 
-    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a second task,
-    which writes notifications and, in silence, comments.
+    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a second task, which
+    writes notifications and, during silence, comments.
 
     Args:
-        run: The run of the server, whose nursery holds that task.
+        run: The run of the server, in whose nursery the second task runs.
         answer: The HTTP response.
         may_stream: Whether notifications are sent; otherwise they are dropped.
         keep_alive: Seconds of silence after which a stream gets a comment.
@@ -60,26 +60,26 @@ class HttpExchange:
         self._cut: str | None = None  # why no response will be sent
         self._gone = False
         self._over: trio.Event | None = None
-        # Made for the first notification: most requests never have one, and save a task.
+        # The stream is made for the first notification: most requests have none, and so need no second task.
         self._stream: ResponseStream | None = None
         self._failure: Exception | None = None
 
     async def serve(self, accepted: Accept, request: HttpRequest) -> None:
-        """Run the handler in this task, and send the response. Cancelling it cancels the handler."""
+        """Run the handler in this task, and send the response. Cancelling this cancels the handler."""
         assert accepted.client is not None
         assert isinstance(accepted.message, Request)
         incoming = self._incoming = IncomingRequest(accepted.message, request.metadata, running=True)
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
         try:
-            # This needs neither a `Peer` nor `Handlers`: a single request has nothing to queue behind, and only one id.
+            # Neither a `Peer` nor `Handlers` is needed: a single request has nothing to queue behind, and only one id.
             context, outcome = begin(incoming, hooks)
             if outcome is not None:  # a ping, an error, server/discover
                 await self._settle(incoming, outcome)
             elif gone is not None:
                 gone.call(self._client_left)
                 await self._handle(context, hooks)
-                gone.call(None)  # from here on, the end of the exchange is no longer the client leaving
+                gone.call(None)  # from here on, the end of the exchange does not mean that the client has left
             else:
                 # On another ASGI server the only sign of a disconnect is an event that a task must wait for.
                 async with trio.open_nursery() as nursery:
@@ -100,8 +100,8 @@ class HttpExchange:
     async def _handle(self, context: RequestContext, hooks: Hooks) -> None:
         await run_handler(context, hooks, self._run.served.options, self._settle)
         if self._stream is not None:
-            # Let the stream's task write what is left, and wait for it: the response follows on the same stream, and
-            # two tasks must not write at once.
+            # Wait until the stream's task has written the remaining notifications: the response follows on the same
+            # stream, and two tasks must not write at once.
             self._stream.complete()
             await self._stream.written.wait()
 
@@ -112,7 +112,7 @@ class HttpExchange:
             self._last = ErrorResponse(id, outcome) if isinstance(outcome, ErrorData) else Response(id, outcome)
 
     def end(self, why: str) -> None:
-        """Cancel the handler, without a response; repeating it does nothing."""
+        """Cancel the handler, without a response; calling this again does nothing."""
         if self._cut is None:
             self._cut = why
             if self._stream is not None:
@@ -120,10 +120,10 @@ class HttpExchange:
             incoming = self._incoming
             if incoming is not None and incoming.running and incoming.open:
                 incoming.cancelled = True
-                incoming.scope.cancel(why)  # `begin` has made it, before the first wait
+                incoming.scope.cancel(why)  # `begin` has made the scope, before the first wait
 
     async def end_at(self, deadline: float) -> None:
-        """End a request that would last forever, with its response, at a time by Trio's clock."""
+        """At a time by Trio's clock, end a request that would last forever, with its response."""
         await trio.sleep_until(deadline)
         if self._hooks is not None:
             await self._hooks.end_listening()
@@ -143,7 +143,7 @@ class HttpExchange:
         last, self._last = self._last, None
         data = None if last is None else encode_or_replace(last)[0]
         status = 200 if last is None or type(last) is Response else status_of(last, Era.MODERN)
-        last = None  # free the result: while a slow client reads, only the encoded text is in memory
+        last = None  # free the result, so that only the encoded text is in memory while a slow client reads
         if self._failure is not None:
             raise self._failure
         if self._gone:
@@ -154,8 +154,8 @@ class HttpExchange:
             else:
                 await answer.refuse(refuse(503, ErrorData(OVERLOADED, f"the request got no response: {self._cut}")))
         elif answer.started:
-            # The status has been sent with the head of the stream: an error is only in the body.
-            # Only the event is kept while a slow client takes it.
+            # The status has been sent with the head of the stream, so an error is only in the body. The name `data` is
+            # used again, so that only the event is in memory while a slow client reads.
             data = encode_event(data, event="message")
             await answer.finish(data)
         elif self._hooks is not None and (instead := self._hooks.refusal) is not None:
@@ -174,15 +174,15 @@ class HttpExchange:
             await self._stream.room()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
-        # Requests of the server never come here: in the modern era they are part of a result (input rounds). Nor does
-        # the response: `_settle` takes that.
+        # Requests of the server are never put here: in the modern era they are part of a result (input rounds). Neither
+        # is the response, which goes to `_settle`.
         given = message.message
         if not isinstance(given, Notification) or not self._may_stream or self._cut is not None:
             return
         data, _ = encode_or_replace(given)
         if data is not None:
             if self._stream is None:
-                # Its task is in the run's nursery: most requests have no stream, and would pay for their own nursery.
+                # The task runs in the run's nursery: a nursery for each request would cost time even without a stream.
                 self._stream = ResponseStream()
                 self._run.nursery.start_soon(self._write_stream, self._stream)
             self._stream.put(data, given, message.urgent)
@@ -195,7 +195,7 @@ class HttpExchange:
         """Do nothing: the end of the exchange shows that the request gets no response."""
 
     def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
-        return False  # modern streams can't be resumed: closing one would cancel the request
+        return False  # a modern stream can't be resumed: closing it would cancel the request
 
     @property
     def waiting(self) -> int:
@@ -209,7 +209,7 @@ class HttpExchange:
     # --- the stream ----------------------------------------------------------------------------------------------
 
     async def _write_stream(self, stream: ResponseStream) -> None:
-        """Write notifications until no more will come. Failures are raised where the request is served."""
+        """Write notifications until no more will come. An exception is raised later, in `serve`."""
         answer = self._answer
         try:
             with stream.writing:
@@ -224,7 +224,7 @@ class HttpExchange:
                     if silence.cancelled_caught:
                         await answer.send(COMMENT)
         except Exception as exc:
-            # Raised here, it would end the whole run: this task is in its nursery.
+            # If it were raised here, it would end the whole run, because this task is in the run's nursery.
             self._failure = exc
             self.end(f"the stream failed: {exc}")
         finally:
@@ -253,7 +253,7 @@ class ResponseStream:
 
     async def room(self) -> None:
         """Wait until there is room."""
-        # A loop: when one place is free, several senders may have been woken.
+        # This is a loop because another sender may take the place before the one that is woken.
         while not self.has_room:
             await self._taken.park()
 
@@ -265,26 +265,26 @@ class ResponseStream:
             self._changed.unpark()
 
     def take(self) -> bytes | None:
-        """Take the next notification; None if nothing waits."""
+        """Return the next notification, and remove it; None if nothing is waiting."""
         data = self.waiting.take()
         if data is not None:
-            # The place is free before the write, which may take long.
+            # The place is free even before the write, which may take long.
             self.has_room = True
             self._taken.unpark()
         return data
 
     async def change(self) -> None:
-        """Wait until something is added, or no more is accepted."""
+        """Wait until a notification is added, or no more are accepted."""
         await self._changed.park()
 
     def complete(self) -> None:
-        """Accept no more."""
+        """Accept no more notifications."""
         self.completed = True
         self._changed.unpark_all()
 
     def cut(self) -> None:
-        """Accept no more, and drop what is there."""
-        # Nothing will be written any more, so no sender needs to wait for room.
+        """Accept no more notifications, and drop those that are waiting."""
+        # Nothing more will be written, so no sender needs to wait for room.
         self.has_room = True
         self.waiting.clear()
         self._taken.unpark_all()

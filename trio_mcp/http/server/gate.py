@@ -1,4 +1,4 @@
-"""The gate before a protected endpoint: every request that needs a token shows it here."""
+"""The gate of a protected endpoint, which judges the tokens of requests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 __all__ = ["CREDENTIALS", "Gate", "end_of"]
 
 CREDENTIALS: Final = ("authorization", "cookie", "dpop")
-"""The fields that handlers must not see: handlers may pass on or log whatever they see."""
+"""The fields that are hidden from handlers, which may pass on or log whatever they see."""
 
 LEEWAY: Final = 30.0
-"""Seconds for which a token is accepted after it has expired, and its streams go on (chosen): clocks differ."""
+"""Seconds after its expiry for which a token is still accepted and its streams continue (chosen): clocks differ."""
 
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 
@@ -31,8 +31,8 @@ class Gate:
     """A gate that admits requests to an endpoint by their tokens.
 
     Args:
-        protection: What was passed as ``auth=``.
-        guard: What judges the tokens.
+        protection: The object that was passed as ``auth=``.
+        guard: The judge of the tokens.
         served: The server.
     """
 
@@ -43,11 +43,11 @@ class Gate:
         self._served = served
 
     async def admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
-        """Judge the token of a request, and its scopes if the head tells them; return why it is refused.
+        """Judge the token of a request, and its scopes if the head names the operation; return the refusal, if any.
 
         The credentials of an admitted request are dropped, and its principal is set.
         """
-        # All of this is on the path of each request.
+        # This code runs for every request, so it has to be fast.
         outcome = await self._identify(request)
         if type(outcome) is Refusal:
             return outcome
@@ -56,15 +56,15 @@ class Gate:
         headers.drop(CREDENTIALS)
         request.principal, request.owner, request.clock = principal, principal.identity, self._clock
         request.metadata = {"headers": headers, "principal": principal}
-        # DPoP has a new nonce here, for example.
+        # These may contain, for example, a new nonce for DPoP.
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields
         needed = NO_SCOPES
-        # No other method brings a message; those on a WebSocket are judged one by one.
+        # Only a POST has a message; messages on a WebSocket are judged one by one.
         if request.method == "POST":
             if self._served.scoped:
                 named = self._named(headers)
-                if named is None:  # what it needs is in the message: see `judge`
+                if named is None:  # the needed scopes depend on the message: see `judge`
                     return None
                 needed = named
             request.permitted = True
@@ -72,9 +72,9 @@ class Gate:
 
     def _named(self, headers: Headers) -> frozenset[str] | None:
         """Return the scopes of the operation that the head names; None if it names none."""
-        # The rules compare these headers with the body if the message claims to be modern. A field that was sent twice
-        # has a comma, and so names nothing that is known. No rule compares them for a legacy message: the headers could
-        # name an open operation, and the body a protected one.
+        # If the message claims to be modern, the rules compare these headers with the body. The value of a field that
+        # was sent twice has a comma, and so names no known operation. For a legacy message no rule compares them: the
+        # headers could name an open operation, and the body a protected one.
         if (headers.get(PROTOCOL_VERSION) or LEGACY_REVISIONS[0]) in LEGACY_REVISIONS:
             return None
         method, given = headers.get(METHOD) or "", headers.get(NAME)
@@ -82,37 +82,37 @@ class Gate:
         if parameter is None or given is None:
             return None
         try:
-            # A value that can't be decoded names nothing here, and the rules refuse it when the body is known.
+            # A value that can't be decoded names nothing, and the rules refuse it when the body is known.
             return self._served.needed_scopes(method, {parameter: decode_value(given)})
         except ValueError:
             return None
 
     def judge(self, request: HttpRequest, accepted: Accept) -> Refusal | None:
-        """Judge the scopes of an admitted POST, unless its head has named them."""
-        # The era is that of the body: unless it is modern, nothing has compared the body with the head.
+        """Judge the scopes of an admitted POST, unless they have been judged by its head."""
+        # The era is that of the message: unless it is modern, nothing has compared the body with the head.
         if request.permitted and (accepted.era is Era.MODERN or not self._served.scoped):
             return None
         return self.judge_message(request, accepted.message)
 
     def judge_message(self, request: HttpRequest, message: Incoming) -> Refusal | None:
-        """Judge the scopes of an admitted request by its message; those of a batch are judged together."""
+        """Judge the scopes of an admitted request by its message."""
         items: Any = message.items if type(message) is Batch else (message,)
-        # All are judged together, so that one challenge names every scope that the response depends on.
+        # The requests of a batch are judged together, so that one challenge names every scope that the batch needs.
         needed: set[str] = set()
         for item in items:
             if type(item) is Request:
                 needed |= self._served.needed_scopes(item.method, item.params or {})
         assert request.principal is not None
         refusal = self._permit(request.principal, needed)
-        # A batch has no id that its refusal could name.
+        # A batch has no id that the refusal could name.
         if refusal is not None and type(message) is Request:
             return attrs.evolve(refusal, error=attrs.evolve(refusal.error, id=message.id))
         return refusal
 
 
 def end_of(request: HttpRequest) -> float:
-    """Return when, by Trio's clock, a stream ends that a request has opened; infinity if never."""
+    """Return the time, by Trio's clock, at which a stream that the request opens must end; infinity if never."""
     if request.principal is None or request.principal.expires_at is None:
         return math.inf
-    # A token expires by the clock that it was judged by, but only Trio's can end a stream.
+    # A token expires by the clock with which it was judged, but a stream can be ended only by Trio's clock.
     return trio.current_time() + max(request.principal.expires_at + LEEWAY - request.clock(), 0)

@@ -22,8 +22,8 @@ from trio_mcp.session.sink import SessionSink, Sink
 __all__ = ["ExchangeSink", "Hooks", "HostedClient", "HostedRun", "HostedServer", "Runnable"]
 
 
-# These are protocols, and not the classes of `trio_mcp.server`: that package imports this one in order to serve over
-# HTTP, and imports go one way only.
+# These are protocols instead of the classes of `trio_mcp.server`: that package imports this one in order to serve over
+# HTTP, and imports must go one way only.
 
 
 class ExchangeSink(Sink, Protocol):
@@ -34,7 +34,7 @@ class ExchangeSink(Sink, Protocol):
         """The number of messages that have not been sent."""
 
     async def flush(self) -> None:
-        """Wait until the request has ended and its response was sent."""
+        """Wait until the request has ended and its response has been sent."""
 
 
 class HostedServer(Protocol):
@@ -50,7 +50,7 @@ class HostedServer(Protocol):
 
     @property
     def scoped(self) -> str:
-        """Something that needs scopes, such as ``"the tool 'write'"``; empty if nothing does."""
+        """A description of something that needs scopes, such as ``"the tool 'write'"``; empty if nothing does."""
 
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
         """Return the scopes that a request needs."""
@@ -58,12 +58,12 @@ class HostedServer(Protocol):
     def input_schema(self, tool: str) -> dict[str, Any] | None:
         """Return the input schema of a tool, or None if the tool is unknown.
 
-        It is the same object for as long as the tool is registered, so that a caller can cache by identity.
+        The schema is the same object for as long as the tool is registered, so that a caller can cache by identity.
         """
 
 
 class HostedClient(Protocol):
-    """The session of a client that has a link to itself.
+    """The session of a client that has a link of its own.
 
     Attributes:
         ending: Whether further requests are refused.
@@ -72,7 +72,7 @@ class HostedClient(Protocol):
     ending: bool
 
     async def end_listening(self) -> None:
-        """Tell the client of the last changes; takes bounded time."""
+        """Tell the client about the last changes; this takes bounded time."""
 
     async def wait_settled(self) -> None:
         """Wait until no request from the client is under way."""
@@ -85,13 +85,13 @@ class Hooks(RequestHooks, Protocol):
     """The hooks that handle one modern request.
 
     Attributes:
-        refusal: What the response says instead of an error, if nothing has been sent yet.
+        refusal: The refusal whose status and headers the response gets, if nothing has been sent yet; None for none.
     """
 
     refusal: Refusal | None
 
     async def end_listening(self) -> None:
-        """Respond to the request if it is a ``subscriptions/listen``; takes bounded time."""
+        """Respond to the request if it is a ``subscriptions/listen``; this takes bounded time."""
 
 
 class HostedRun(Protocol):
@@ -110,7 +110,7 @@ class HostedRun(Protocol):
         """The functions that return the statistics of the endpoints that serve the run."""
 
     permit: Callable[[Principal, Collection[str]], Refusal | None] | None
-    """Judges the scopes of requests that nothing has judged before: see `Protection.permit`."""
+    """Judges the scopes of requests that have not been judged before: see `Protection.permit`."""
 
     @property
     def exchanges(self) -> set[Any]:
@@ -126,12 +126,12 @@ class HostedRun(Protocol):
         """
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServerSession:
-        """Return a connection of the legacy era, which is fed its messages.
+        """Return a connection of the legacy era, to which the caller feeds messages.
 
-        It belongs to the run from `begin` to `finish`.
+        The connection belongs to the run from `begin` to `finish`.
 
         Args:
-            sink: The destination of its messages.
+            sink: The destination of the connection's messages.
             lasting: Whether the client can be sent messages after the response to its request.
         """
 
@@ -146,10 +146,10 @@ class HostedRun(Protocol):
         """
 
     async def end_listening(self) -> None:
-        """Send listeners the last changes, and tell them of the end; takes bounded time."""
+        """Send listeners the last changes, and tell them about the end; this takes bounded time."""
 
     def ending_gracefully(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a block that is cancelled only after listeners have been told of the end."""
+        """Return a block whose contents are cancelled only after listeners have been told about the end."""
 
 
 class Runnable(Protocol):

@@ -15,7 +15,7 @@ from trio_mcp.http.server.protection import Protection
 __all__ = ["RUNNERS", "HttpOptions", "HttpSettings"]
 
 RUNNERS: Final = ("hypercorn", "h11", "httptools")
-"""The runners, which speak HTTP on the connections of a server; see `HttpSettings`."""
+"""The runners, which serve HTTP on the connections of a server; see `HttpSettings`."""
 
 
 PROTECTION: Final = ("document", "opened", "permit", "resource")
@@ -25,7 +25,7 @@ _SECONDS = partial(Default, check=check_seconds)
 _COUNT = partial(Default, check=check_count)
 
 
-# This runs before the check, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
+# This runs before the check, so it must accept any value. `HttpRequest.path` has no trailing slash either.
 def _without_end(path: Any) -> Any:
     return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
 
@@ -43,7 +43,7 @@ _PATH = partial(Default, check=_check_path, convert=_without_end)
 
 
 def _check_auth(name: str, value: object) -> None:
-    # Its members are checked, not its class: `trio_mcp.auth` is not imported here.
+    # The members are checked instead of the class, because `trio_mcp.auth` is not imported here.
     if value is not None and (isinstance(value, type) or not all(hasattr(value, each) for each in PROTECTION)):
         raise TypeError(f"{name} must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
 
@@ -55,11 +55,11 @@ class HttpSettings(TypedDict, total=False):
     Attributes:
         path: The path of the MCP endpoint; None for no endpoint there. Trailing slashes of paths are ignored.
         health_path: The path at which a GET gets a 200, or a 503 while the server is ending; None disables it.
-        allowed_hosts: Names, with or without a port, by which the server may be reached; ``["*"]`` for any. By default
-            the loopback names if the connection arrives on a loopback address, else any.
+        allowed_hosts: Names, with or without a port, by which the server may be reached; ``["*"]`` for any. The default
+            is the loopback names for a connection to a loopback address, and any name otherwise.
         allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``["*"]`` for any.
-            By default those on the ``allowed_hosts``, and none if any host is allowed. Pages of other origins also need
-            ``cors``.
+            The default is the origins on the ``allowed_hosts``, or none if any host is allowed. Pages of another origin
+            than the server's also need ``cors``.
         cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
         sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None disables it.
         message_path: The path to which those clients post their messages.
@@ -68,34 +68,34 @@ class HttpSettings(TypedDict, total=False):
             the client.
         json_only: Respond with one JSON text, never with a stream; progress and log messages are dropped. Listening
             (`subscriptions/listen`) is still a stream.
-        event_store: Stores what is sent in sessions, so that a client whose connection broke gets the rest; None
-            stores nothing.
+        event_store: Stores the messages of sessions, so that a client whose connection broke gets the rest; None stores
+            nothing.
         retry: Seconds that a client should wait before it reconnects to a closed stream; None leaves it to the client.
         max_sessions: How many sessions there may be at once. Beyond that, ``initialize`` ends the oldest session whose
-            client never finished the handshake, or gets a 503 if there is no such session. Likewise how many WebSockets
-            there may be; beyond that one is closed with the code 1013.
-        session_timeout: Seconds after which a session ends that has no request under way and no open stream. If a
+            client has not finished the handshake, or gets a 503 if there is no such session. This is also the limit for
+            WebSockets; beyond that, a new one is closed with the code 1013.
+        session_timeout: Seconds after which a session without a request under way and without an open stream ends. If a
             request is under way, its questions to the client fail instead.
-        max_message_size: The longest body that is accepted, in bytes; a longer one gets a 413. A WebSocket that gets
-            a longer message is closed with the code 1009.
-        head_timeout: Seconds that the head of a request may take to arrive, from its first byte, and a TLS handshake;
-            for the first request from the connection's beginning (`Server.serve_http` only).
-        body_timeout: Seconds that the body of a request may take to arrive, or a message of a WebSocket.
-        max_requests: How many requests may be under way at once, each until its handler has ended and its response
-            was written; likewise how many bodies may be read. Further ones get a 503. Responses, progress and
+        max_message_size: The longest body that is accepted, in bytes; a longer one gets a 413. A WebSocket on which a
+            longer message arrives is closed with the code 1009.
+        head_timeout: Seconds for a TLS handshake, and for the head of a request to arrive, counted from its first byte,
+            or for the first request from the beginning of the connection (`Server.serve_http` only).
+        body_timeout: Seconds that the body of a request, or a message on a WebSocket, may take to arrive.
+        max_requests: How many requests may be under way at once, each until its handler has ended and its response has
+            been written; likewise how many bodies may be read at once. Further ones get a 503. Responses, progress and
             cancellations are always accepted.
-        max_request_bytes: How many bytes the requests under way may have in all, and likewise the bodies being read;
-            beyond that, 503. A single one may have more. A session's share is `HandlerOptions.max_incoming_bytes`.
-        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy considers it dead, and
-            the client of a WebSocket a ping.
-        ping_timeout: Seconds of silence after which the client of a WebSocket counts as dead.
+        max_request_bytes: How many bytes the requests under way may have in total, and likewise the bodies being read;
+            further ones get a 503. A single one may have more. `HandlerOptions.max_incoming_bytes` limits each session.
+        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy considers it dead, or the
+            client of a WebSocket gets a ping.
+        ping_timeout: Seconds of silence after which the client of a WebSocket is considered dead.
         max_connections: How many connections may be open at once (`Server.serve_http` only).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
-        auth: What judges the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits
-            every request.
-        runner: What speaks HTTP (`Server.serve_http` only): ``"hypercorn"``, which also has HTTP/2; ``"h11"``, which is
-            faster and needs Linux; ``"httptools"``, likewise and faster still, from the extra ``fast``.
+        auth: The judge of the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits every request.
+        runner: The implementation of HTTP (`Server.serve_http` only): ``"hypercorn"``, which also supports HTTP/2;
+            ``"h11"``, which is faster and needs Linux; or ``"httptools"``, which is faster still, needs Linux, and
+            needs the extra ``fast``.
     """
 
     # The path of the specification's own example (`basic/transports`, Streamable HTTP).
@@ -118,15 +118,15 @@ class HttpSettings(TypedDict, total=False):
     body_timeout: Annotated[float, _SECONDS(30.0)]
     max_requests: Annotated[int, _COUNT(1000)]
     max_request_bytes: Annotated[int, _COUNT(256 * 1024 * 1024)]
-    # As the HTML standard advises authors of event streams: a comment every 15 seconds or so, as some proxies drop
-    # silent connections.
+    # The HTML standard advises authors of event streams to send a comment every 15 seconds or so, because some proxies
+    # drop silent connections.
     keep_alive: Annotated[float, _SECONDS(15.0)]
     ping_timeout: Annotated[float, _SECONDS(60.0)]
     max_connections: Annotated[int, _COUNT(1000)]
     write_timeout: Annotated[float, _SECONDS(30.0)]
     grace: Annotated[float, _SECONDS(5.0)]
     auth: Annotated[Protection | None, Default(check=_check_auth)]
-    # It is a name, not a class: the endpoint does not know the runners, which import it.
+    # The runner is given by name: its class can't be imported here, because runners import modules of the endpoint.
     runner: Annotated[str, Default("hypercorn", partial(check_choice, choices=RUNNERS))]
 
 
@@ -135,7 +135,7 @@ class HttpOptions:
     """Settings of an HTTP endpoint that have been checked, for endpoints that share them: ``options=HttpOptions(…)``.
 
     Args:
-        shared: Options to begin with; the ``settings`` replace theirs.
+        shared: Options whose settings are used unless the ``settings`` replace them.
         settings: The settings of `HttpSettings`.
 
     Raises:
@@ -155,28 +155,28 @@ class HttpOptions:
         if self.settings["event_store"] is not None and self.settings["stateless"]:
             raise ValueError("event_store needs sessions, but stateless=True keeps none")
         endpoint, sse, websocket = self.settings["path"], self.settings["sse_path"], self.settings["websocket_path"]
-        # They are compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
+        # Trailing slashes have been removed, as in requests. `message_path` is used only if HTTP+SSE is served.
         paths = [path for path in (endpoint, self.settings["health_path"], sse) if path is not None]
         paths += [self.settings["message_path"]] * (sse is not None)
-        # A WebSocket begins with a GET that no other client sends, so the endpoint can have both.
+        # A WebSocket begins with a GET that no other client sends, so the endpoint can serve both at one path.
         if websocket is not None and websocket != endpoint:
             paths.append(websocket)
         if len(set(paths)) < len(paths):
             raise ValueError(f"paths must be distinct, got {', '.join(paths)}")
         if endpoint is None and sse is None and websocket is None:
             raise ValueError("path, sse_path and websocket_path are None, so nothing would be served: set one of them")
-        self.guard(local=True)  # raises for a wrong host or origin now, not at the first request
+        self.guard(local=True)  # raises for a wrong host or origin now instead of at the first request
 
     @property
     def endpoint(self) -> str:
-        """The path of the endpoint that a server is known by: the first that is served."""
+        """The path by which the server is known: the first of those that are served."""
         return self.settings["path"] or self.settings["sse_path"] or self.settings["websocket_path"] or ""
 
     def guard(self, *, local: bool) -> HostGuard:
-        """Return the guard for connections from this machine, or from elsewhere."""
+        """Return the guard for connections to a local address, or to any other."""
         hosts = self.settings["allowed_hosts"]
-        # By default a web page can't reach a local server under a name of its own (DNS rebinding). A server that
-        # listens elsewhere doesn't know its names, so it takes any until it is told.
+        # By default, a web page can't reach a local server by a name of the page's own (DNS rebinding). A server that
+        # listens elsewhere doesn't know its names, so it accepts any name unless they are given.
         if hosts is None and local:
             hosts = LOOPBACK_HOSTS
         elif hosts is not None and not isinstance(hosts, str) and "*" in hosts:

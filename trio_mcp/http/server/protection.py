@@ -20,7 +20,7 @@ class Identified:
     """A request whose token was accepted.
 
     Attributes:
-        principal: Whose token it is.
+        principal: The principal to whom the token belongs.
         fields: Header fields for the response, such as a new nonce.
     """
 
@@ -29,10 +29,10 @@ class Identified:
 
 
 class Guard(Protocol):
-    """The judge of the tokens of one endpoint, with all that it remembers of them."""
+    """The judge of the tokens of one endpoint, with what it remembers about them."""
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
-        """Judge the token of a request by the head alone. Scopes are for `Protection.permit`."""
+        """Judge the token of a request by the head alone; `Protection.permit` judges the scopes."""
 
 
 class Protection(Protocol):
@@ -40,7 +40,7 @@ class Protection(Protocol):
 
     Attributes:
         resource: The URL by which clients know the server, as it is configured.
-        clock: Tells the time by which principals expire, in seconds since the epoch.
+        clock: Returns the time by which principals expire, in seconds since the epoch.
     """
 
     resource: str
@@ -50,14 +50,14 @@ class Protection(Protocol):
         """Return a block in which requests can be judged; its tasks end with the block."""
 
     def document(self, path: str) -> bytes | None:
-        """Return the metadata that is served at a path of the origin, as JSON; None if nothing is.
+        """Return the metadata that is served at a path of the origin, as JSON; None if none is served there.
 
         Args:
-            path: The path from the root of the origin, whatever the application is mounted at.
+            path: The path from the root of the origin, even if the application is mounted below it.
         """
 
     def permit(self, principal: Principal, needed: Collection[str]) -> Refusal | None:
         """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted.
 
-        The scopes that every request needs are added.
+        The scopes that every request needs are added to them.
         """

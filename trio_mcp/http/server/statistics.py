@@ -13,17 +13,17 @@ class HttpStatistics:
 
     Attributes:
         sessions: Sessions of Streamable HTTP whose id a client knows.
-        idle_sessions: Those of them with no HTTP request being served; they end after ``session_timeout``.
+        idle_sessions: Such sessions without an HTTP request being served; they end after ``session_timeout``.
         sse_sessions: Sessions of HTTP+SSE.
         websockets: Open WebSockets.
         requests: Requests that are not settled: their handler runs or is queued, or their response is being written;
             ``max_requests`` bounds them.
-        request_bytes: Their bytes, and those of notifications that wait to be handled; ``max_request_bytes`` bounds
-            them.
+        request_bytes: The bytes of these requests, and of notifications that wait to be handled; ``max_request_bytes``
+            bounds them.
         bodies: Bodies that are being read.
-        body_bytes: Bytes of them that have arrived; ``max_request_bytes`` bounds them, too.
+        body_bytes: Bytes of these bodies that have arrived; ``max_request_bytes`` bounds them, too.
         exchanges: HTTP responses that carry a session's stream.
-        listening: Those of them that carry the stream for messages of no request: a GET, or HTTP+SSE.
+        listening: Such responses that carry the stream for messages of no request: those to a GET.
         streams: Open streams of requests in sessions; with an event store some may have no reader.
         unanswered: Requests in sessions whose response has not been put on its stream.
         unstored: Messages that wait for the event store.
@@ -31,7 +31,7 @@ class HttpStatistics:
         ending: Whether new work is refused because the server is ending.
     """
 
-    # All have defaults, because two owners fill them in: the legacy endpoint its sessions, `HttpApp` the rest.
+    # All have defaults, because the legacy endpoint fills in the fields of its sessions, and `HttpApp` the others.
     sessions: int = 0
     idle_sessions: int = 0
     sse_sessions: int = 0

@@ -40,8 +40,8 @@ FULL: Final = CloseCause(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try 
 EXPIRED: Final = CloseCause(3000, "the token has expired; come back with a new one")
 FAILED: Final = CloseCause(CloseReason.INTERNAL_ERROR, "the session failed")
 
-# trio-websocket reads this head in place of the client's, which has been judged: only the key matters. Some heads that
-# HTTP allows would make it fail.
+# trio-websocket reads this head in place of the client's, which has been judged already: only the key matters. Some
+# heads that HTTP allows would make trio-websocket fail.
 HEAD: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Protocol: mcp\r\nSec-WebSocket-Key: %s\r\n\r\n"
@@ -49,7 +49,7 @@ HEAD: Final = (
 
 
 def wants_websocket(headers: Headers) -> bool:
-    """Return whether a GET asks for a WebSocket, even if a proxy has dropped half of its fields."""
+    """Return whether a GET asks for a WebSocket, even if a proxy has dropped some of its fields."""
     return _is_handshake(headers) or headers.get("Sec-WebSocket-Key") is not None
 
 
@@ -87,14 +87,14 @@ class WebSockets:
             return refusal
         if request.extras is None:
             return refuse(501, "this server can't serve a WebSocket on this kind of connection")
-        # From here on no HTTP response can be sent, so every refusal comes before.
+        # From here on no HTTP response can be sent, so every refusal has to come before.
         raw, read = await request.extras.take_over()
         note_status(request.scope, 101)
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
         stream = WatchedStream(
             raw,
-            # Frames may have come together with the head, and were read along with it.
+            # Frames may have arrived together with the head, and have been read along with it.
             HEAD % key + read.partition(b"\r\n\r\n")[2],
             max_message_size=options.settings["max_message_size"],
             write_timeout=options.settings["write_timeout"],
@@ -108,7 +108,7 @@ class WebSockets:
             options.settings["body_timeout"],
         )
         async with background_nursery() as nursery:
-            # It can only fail because the client has left.
+            # The handshake can fail only because the client has left.
             if await socket.open(partial(_accept, stream), nursery) is None:
                 await self._serve(socket, request)
         return None
@@ -121,20 +121,21 @@ class WebSockets:
             if headers.get("Sec-WebSocket-Key") is not None:
                 text = "a WebSocket needs HTTP/1.1, and a proxy that passes on the fields Upgrade and Connection"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
-        # The refusal has to name the version that is spoken here (RFC 6455, section 4.4).
+        # The refusal has to name the supported version (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
             wanted = (("Sec-WebSocket-Version", "13"),)
-            return refuse(426, "this server speaks only version 13 of the WebSocket protocol", headers=wanted)
+            return refuse(426, "this server supports only version 13 of the WebSocket protocol", headers=wanted)
         try:
-            # This is strict, because the key goes into `HEAD`: by default the decoder skips line breaks, for example.
+            # Decoding is strict, because the key is put into `HEAD`: by default the decoder ignores line breaks, for
+            # example.
             complete = len(base64.b64decode(headers.get("Sec-WebSocket-Key") or "", validate=True)) == 16
         except ValueError:
             complete = False
         if not complete:
             return refuse(400, "the Sec-WebSocket-Key must be 16 bytes in Base64")
-        # The stream is taken over right behind the head, so a body would be read as frames.
+        # The stream is taken over directly after the head, so a body would be read as frames.
         if headers.get("Content-Length") not in (None, "0") or headers.get("Transfer-Encoding") is not None:
-            return refuse(400, "the handshake of a WebSocket has no body")
+            return refuse(400, "the handshake of a WebSocket must not have a body")
         offered = [name.strip() for name in (headers.get("Sec-WebSocket-Protocol") or "").split(",")]
         return _without_subprotocol(offered)
 
@@ -148,7 +149,7 @@ class WebSockets:
         event: Mapping[str, Any] = {}
         with trio.move_on_after(self._options.settings["head_timeout"]):
             event = await receive()
-        # Before that event nothing may be sent; the time may be up, or the client may have left.
+        # Before that event nothing may be sent. It is missing if the time is up or the client has left.
         if event.get("type") != "websocket.connect":
             return
         refusal = refusal or _without_subprotocol(scope.get("subprotocols", ())) or (ending() if self._ending else None)
@@ -181,7 +182,7 @@ class WebSockets:
             sessions.append(session)
             self._sessions.add(session)
 
-        # The size of `_sessions` would not do: a WebSocket takes its place before its session is open.
+        # The size of `_sessions` would not do, because a WebSocket counts even before its session is open.
         self._count += 1
         try:
             async with background_nursery() as nursery:
@@ -199,7 +200,7 @@ class WebSockets:
         self._ending = True
         for session in self._sessions:
             session.ending = True
-            # A task for each: a client that is slow to take its last messages must not hold up the others.
+            # Each session gets a task: a client that is slow to read its last messages must not hold up the others.
             self._run.nursery.start_soon(_end, session)
 
     def cut(self) -> None:
@@ -210,11 +211,11 @@ class WebSockets:
 
 @contextlib.asynccontextmanager
 async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
-    # The client leaves, the server ends or the token expires: a session ends for no other reason, unless it fails.
+    # Unless it fails, a session ends only because the client leaves, the server ends or the token expires.
     async with link.running() as channels:
         try:
             yield channels
-        # A cancellation is the server's end, which the farewell names already.
+        # A cancellation means that the server ends, which is the default farewell.
         except Exception:
             link.farewell = FAILED
             raise
@@ -229,7 +230,7 @@ async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Hoste
 
 
 async def _end(session: HostedClient) -> None:
-    # This comes first: a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
+    # Listening is ended first: a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it, too.
     await session.end_listening()
     await session.wait_settled()
     await session.aclose()
@@ -237,7 +238,7 @@ async def _end(session: HostedClient) -> None:
 
 @attrs.define(eq=False)
 class AsgiSocket:
-    """A WebSocket that an ASGI server speaks, pings included.
+    """A WebSocket whose protocol, pings included, an ASGI server implements.
 
     Args:
         receive: ASGI's receive callable.
@@ -258,7 +259,7 @@ class AsgiSocket:
     async def _message(self) -> bytes:
         event = await self._receive()
         if event["type"] != "websocket.receive":
-            # After our own close the disconnect only confirms it, so the client did not choose the code in it.
+            # After our own close, the disconnect event only confirms it, so its code was not chosen by the client.
             self._closed, said = True, self._closed
             code = event.get("code", CloseReason.NO_STATUS_RCVD)
             if said:
@@ -270,7 +271,8 @@ class AsgiSocket:
         if text is None:
             await self._give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         data = (text or "").encode()
-        # This is late, as the ASGI server has all of it in memory by now: only its own limit can prevent that.
+        # This check is late, because the ASGI server has the whole message in memory by now: only the server's own
+        # limit can prevent that.
         if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
         return data
@@ -287,7 +289,7 @@ class AsgiSocket:
 
     async def close(self, code: int, reason: str) -> None:
         if not self._closed:
-            # Set before the send: a second close while this one waits would be an error of the application to ASGI.
+            # This is set before the send: ASGI does not allow the application to close again while this waits.
             self._closed = True
             with contextlib.suppress(Ended):
                 await self._try({"type": "websocket.close", "code": int(code), "reason": reason})
@@ -295,7 +297,7 @@ class AsgiSocket:
     async def _try(self, event: dict[str, Any]) -> None:
         try:
             await self._send(event)
-        except OSError:  # ASGI's way to say that the client has left
+        except OSError:  # in ASGI, this means that the client has left
             self._closed = True
             raise Ended from None
 
@@ -316,7 +318,7 @@ def _without_subprotocol(offered: Any) -> Refusal | None:
 
 
 async def _refuse(refusal: Refusal, may_respond: bool, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-    # Before it is accepted, closing it makes the ASGI server respond with 403.
+    # Closing a WebSocket before it is accepted makes the ASGI server respond with 403.
     if not may_respond:
         await send({"type": "websocket.close"})
         return

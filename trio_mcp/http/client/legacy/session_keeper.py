@@ -1,4 +1,4 @@
-"""Sessions of the legacy era: opening them, listening to them, ending them, and replacing those the server has lost.
+"""Sessions of the legacy era: opening, listening to and ending them, and replacing those that the server has lost.
 
 L: 2025-11-25 `basic/transports`; S: 2026-07-28 `basic/transports/streamable-http`.
 """
@@ -39,21 +39,21 @@ MIN_WAIT: Final = 0.1
 """Seconds between two attempts to resume a stream, whatever the server asks for. Chosen: ``retry: 0`` must not make
 the client reconnect in a tight loop."""
 MAX_MIN_WAIT: Final = 3.0
-"""Seconds up to which that is doubled while the connections bring no message, however well they end. Chosen: a server
-that makes its client come back endlessly then costs little, and its messages still come soon enough."""
+"""Seconds up to which `MIN_WAIT` is doubled while the connections bring no message, however well they end. Chosen: a
+server that makes its client reconnect endlessly then costs little, and its messages still arrive soon enough."""
 RENEWAL_TIMEOUT: Final = 30.0
 """Seconds for a server to open a new session. Chosen."""
 LISTENING_PATIENCE: Final = 0.5
 """Seconds that the first requests of a session wait for the stream of the server's own messages. Chosen: many servers
 drop messages that have no stream, so a question asked before the stream is open would never arrive. But some servers
-respond to the GET only with the first message."""
+respond to the GET only when they have a first message."""
 UNASKED_INTERVAL: Final = 60.0
-"""Seconds between two sessions that are opened only to hear the server's own messages. Chosen."""
+"""Seconds between two sessions that are opened only to receive the server's own messages. Chosen."""
 
 # The kinds of trouble that may pass, so that resuming a stream is worth another attempt.
 _HOPEFUL: Final = frozenset({"busy", "gateway"})
-# Event ids that can be sent back in a header as they came: a field value loses the spaces around it (RFC 9110, section
-# 5.5). A session id has visible ASCII characters only (L, Session Management). The lengths are chosen.
+# Event ids that can be sent back unchanged in a header: a field value loses the spaces around it (RFC 9110, section
+# 5.5). A session id has only visible ASCII characters (L, Session Management). The lengths are chosen.
 _EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
@@ -65,7 +65,7 @@ class EventStream:
     Attributes:
         session: The session that it belongs to.
         decoder: The decoder of the current or last connection.
-        take: Takes each event.
+        take: Takes each event; returns True when no more events are wanted.
         opened: Whether it has been open at least once.
         answered: Set when `follow` has received a first HTTP response, of any status.
     """
@@ -100,8 +100,8 @@ class EventStream:
                     raise TransportError(
                         f"the event stream of {remote.wire.shown} was given up after {attempt} further attempts{why}"
                     )
-                # The wait also applies after a connection that ended well: the server may close it and be polled
-                # (`retry`, SEP-1699).
+                # The wait also applies after a connection that ended well: a server may close its streams in order to
+                # be polled (`retry`, SEP-1699).
                 await trio.sleep(max(wait, least))
                 attempt += 1
             at_once, self._lively, self._useful = False, False, False
@@ -110,7 +110,7 @@ class EventStream:
                 last = None
             except Disconnected as exc:
                 last = exc
-            # A permanent refusal ends it; a server that is overloaded or being restarted is asked again.
+            # A permanent refusal ends the stream; a server that is overloaded or being restarted is asked again.
             except HttpError as exc:
                 if exc.trouble not in _HOPEFUL and exc.status < 500:
                     raise
@@ -133,7 +133,7 @@ class EventStream:
             self.answered.set()
             if response.status != 200 or response.headers.media_type != EVENTS:
                 raise (await refusal_of(response, in_session=self.session.id is not None)).error
-            # This keeps the last event id and the `retry`, and forgets an event that was cut off.
+            # The new decoder keeps the last event id and the `retry`, and forgets an event that was cut off.
             self.decoder = self.decoder.resumed()
             self.opened = True
             while chunk := await response.receive():
@@ -141,7 +141,7 @@ class EventStream:
                     self._lively = True
                     self._useful |= isinstance(event, Malformed) or bool(event.data)
                     self._finished = await self.take(event)
-                    del event  # a long one would stay in memory until the next one
+                    del event  # a long event would stay in memory until the next one
 
 
 @attrs.frozen(eq=False)
@@ -150,7 +150,7 @@ class LegacySession:
 
     Attributes:
         keeper: The keeper of this session.
-        params: The client's parameters of ``initialize``, to open another session with.
+        params: The client's parameters of ``initialize``, with which another session can be opened.
         revision: The revision that the server chose.
         id: The session id, if the server gave one.
         scope: The scope of the task that listens to the server; cancelled when another session replaces this one.
@@ -165,12 +165,12 @@ class LegacySession:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of each message in the session."""
-        # L, Protocol Version Header and Session Management: both on every request after the handshake.
+        # L, Protocol Version Header and Session Management: every request after the handshake has both.
         fields = {PROTOCOL_VERSION: self.revision or None, SESSION_ID: self.id}
         return {name: value for name, value in fields.items() if value is not None}
 
     def stream_headers(self, last_event_id: str = "") -> dict[str, str]:
-        """Return the headers of a GET, or of a DELETE, where ``Accept`` is harmless.
+        """Return the headers of a GET or a DELETE; ``Accept``, which only a GET needs, is harmless in a DELETE.
 
         Args:
             last_event_id: The id of the event after which to resume a stream; empty for a new one.
@@ -191,7 +191,7 @@ class LegacySession:
         await EventStream(self, decoder, take).follow(at_once=False)
 
     async def announced(self) -> None:
-        """Start to listen to the server, and wait a moment until it is ready for that."""
+        """Start to listen to the server, and wait a moment for it to respond."""
         answered = trio.Event()
         self.keeper.remote.nursery.start_soon(self._listen, answered)
         with trio.move_on_after(LISTENING_PATIENCE):
@@ -212,14 +212,14 @@ class LegacySession:
             return False
 
         stream = EventStream(self, EventDecoder(remote.max_message_size), take, answered=answered)
-        # The link never fails because of it: without this stream, only the server's own messages are missing.
+        # The link never fails because of this stream: without it, only the server's own messages are missing.
         with self.scope:
             try:
                 await stream.follow(at_once=True)
             except TransportError as exc:
                 trouble = exc.trouble if isinstance(exc, HttpError) else None
                 if trouble is not None and not stream.opened:
-                    # Offering one is optional: L lets a server respond with 405, and some use other statuses.
+                    # Offering a stream is optional: L lets a server respond with 405, and some use other statuses.
                     logger.debug("the server offers no event stream: %s", exc)
                 elif trouble == "session_lost":
                     remote.nursery.start_soon(self.keeper.renew_unasked, self)
@@ -236,7 +236,7 @@ class _Renewal:
 
 
 class LegacySessions:
-    """The keeper of a link's session, which also switches to HTTP+SSE if a server speaks nothing newer.
+    """The keeper of a link's session, which also switches to HTTP+SSE if a server supports nothing newer.
 
     Attributes:
         remote: The server.
@@ -250,27 +250,27 @@ class LegacySessions:
         self._renewal: _Renewal | None = None
         # When the next session may be opened without a call that needs it.
         self._unasked_from = -math.inf
-        # The rest of the client knows nothing of sessions, so the functions that deal with them are entered here.
+        # The rest of the client knows nothing of sessions, so the functions that handle them are registered here.
         remote.lessons["initialize"] = self._opened
         remote.mends["session_lost"] = self._lost
         remote.mends["not_streamable"] = self._go_over
 
     async def before(self, request: Request) -> LegacySession | None:
-        """Start over with ``initialize``; delay every other request until ``notifications/initialized`` is sent."""
+        """Start over if it is ``initialize``; delay any other request until ``notifications/initialized`` is sent."""
         url = self.remote.wire.url
         if request.method == "initialize":
             if self.session is not None:
                 self.session.scope.cancel("there is another session")
             self.session = self.remote.modern = self._ready = None
-            # HTTP+SSE is tried first with an origin that is remembered for it; if that fails, the memory was wrong.
+            # HTTP+SSE is tried first if it is noted for the origin; if that fails, the note was wrong.
             if self.remote.answers_here and ORIGINS.recall(url) == "sse" and not await self._go_over():
                 ORIGINS.forget(url)
         if self._ready is not None:
-            await self._ready.wait()  # `basic/lifecycle`, Initialization: no requests before it
+            await self._ready.wait()  # `basic/lifecycle`, Initialization: no requests before the notification
         return self.session
 
     def announcing(self, done: trio.Event) -> None:
-        """Let requests wait for ``done``: ``notifications/initialized`` is about to be sent."""
+        """Make requests wait for ``done``, because ``notifications/initialized`` is about to be sent."""
         self._ready = done
 
     async def announce(self, notification: Notification) -> None:
@@ -283,10 +283,11 @@ class LegacySessions:
         try:
             await self.remote.tell(notification)
         except HttpError as exc:
-            # In HTTP+SSE a session lasts as long as the stream, and so no longer than the link.
+            # Over HTTP+SSE a session lasts as long as the stream, and so no longer than the link.
             if exc.trouble != "session_lost" or not self.remote.answers_here:
                 raise
-            # This does not wait for the next call: without one, the server's own messages would never be heard.
+            # The session is not left for the next call to renew: without a call, the server's own messages would never
+            # be received.
             await self._renew(session)
 
     async def end(self) -> None:
@@ -301,7 +302,7 @@ class LegacySessions:
                         return
 
     def _opened(self, exchange: PostedRequest, answer: Answer) -> Answer:
-        """Open a session if the response to ``initialize`` is a result.
+        """Begin a session if the response to ``initialize`` is a result.
 
         Raises:
             RemoteProtocolError: If the session id is invalid.
@@ -316,7 +317,7 @@ class LegacySessions:
         # The session above refuses an unknown revision; here it only has to fit into a header.
         revision = spoken if isinstance(spoken, str) and spoken.isascii() else ""
         self.session = LegacySession(self, exchange.request.params, revision, given)
-        if self.remote.not_modern:  # if the client did not try the modern era, the server may speak it nevertheless
+        if self.remote.not_modern:  # if the client has not tried the modern era, the server may still support it
             ORIGINS.note(self.remote.wire.url, "legacy")
         return answer
 
@@ -324,16 +325,16 @@ class LegacySessions:
 
     async def _lost(self, exchange: PostedRequest) -> bool:
         if not self.remote.answers_here:
-            return False  # in HTTP+SSE a session lasts as long as the stream, and so no longer than the link
-        # L, Session Management, 4: a request refused with 404 was not carried out. One whose response had begun may
-        # have been, so only a repeatable one is sent again.
+            return False  # over HTTP+SSE a session lasts as long as the stream, and so no longer than the link
+        # L, Session Management, 4: a request refused with 404 was not carried out. A request whose response had begun
+        # may have been, so it is sent again only if it is repeatable.
         refused = exchange.response is not None and exchange.response.status == 404
         try:
             await self._renew(exchange.session)
         except TrioMcpError as exc:
             if refused:
                 raise
-            # The error is not raised: it would read as if the server had refused the request, which it has begun.
+            # The error is not raised: it would read as if the server had refused a request that it has in fact begun.
             logger.debug("no other session can be opened: %s", exc)
             return False
         # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
@@ -342,8 +343,9 @@ class LegacySessions:
         return refused or may_repeat("gateway", exchange.request.method)
 
     async def renew_unasked(self, lost: LegacySession) -> None:
-        """Open a new session only to hear the server's own messages, without a call that needs it."""
-        # At intervals: a server that always forgets must not make an idle client open one session after another.
+        """Open a new session only to receive the server's own messages, without a call that needs it."""
+        # There is an interval between two of these: a server that loses every session must not make an idle client open
+        # one after another.
         await trio.sleep_until(self._unasked_from)
         self._unasked_from = trio.current_time() + UNASKED_INTERVAL
         try:
@@ -364,12 +366,12 @@ class LegacySessions:
         if session is None or session is not lost:
             return  # it has been replaced already
         if renewal is None:
-            # This runs in a task of the link: the call that finds the loss first may be cancelled.
+            # A task of the link opens the session: the call that finds the loss first may be cancelled.
             renewal = self._renewal = _Renewal()
             self.remote.nursery.start_soon(self._open_another, session, renewal)
         await renewal.done.wait()
         if renewal.error is not None:
-            raise copy.copy(renewal.error)  # a copy for each call, or they would share one traceback
+            raise copy.copy(renewal.error)  # a copy for each call, or the calls would share one traceback
 
     async def _open_another(self, lost: LegacySession, renewal: _Renewal) -> None:
         self._ready = ready = trio.Event()
@@ -380,8 +382,8 @@ class LegacySessions:
                 try:
                     await self._open_one_like(lost)
                 except HttpError as exc:
-                    # The server may restart in the middle of this, too; but one that always forgets must not keep us
-                    # going.
+                    # The server may restart in the middle of the handshake, too; but one that loses every session must
+                    # not be asked forever.
                     if exc.trouble != "session_lost":
                         raise
                     await self._open_one_like(lost)
@@ -401,7 +403,7 @@ class LegacySessions:
         lost.scope.cancel("the session is lost")
         spoken = self.session.revision if self.session is not None else ""
         if spoken != lost.revision:
-            # The session above has negotiated the other one, and can't change.
+            # The session above has negotiated the old revision, and can't change to another one.
             error = TransportError(
                 f"the server has forgotten the session, and now speaks {spoken!r} instead of {lost.revision!r};"
                 " make a new connection"
@@ -413,13 +415,13 @@ class LegacySessions:
     # --- HTTP+SSE ----------------------------------------------------------------------------------------------------
 
     async def _go_over(self, exchange: PostedRequest | None = None) -> bool:
-        """Switch to HTTP+SSE, and return whether the server speaks that (S, HTTP+SSE Transport)."""
+        """Switch to HTTP+SSE, and return whether the server supports it (S, HTTP+SSE Transport)."""
         if not self.remote.answers_here:
             return False
         try:
             await open_old_stream(self.remote)
         except AuthorizationError:
-            raise  # it says nothing about what the server speaks
+            raise  # a missing authorization says nothing about what the server supports
         except TrioMcpError as exc:
             logger.debug("the server does not speak HTTP+SSE either: %s", exc)
             return False

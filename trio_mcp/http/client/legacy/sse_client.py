@@ -1,6 +1,6 @@
 """The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for incoming messages, POSTs for outgoing ones.
 
-2024-11-05 `basic/transports`, HTTP with SSE. This can be deleted once there are no such servers left.
+2024-11-05 `basic/transports`, HTTP with SSE. This module can be deleted once there are no such servers left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds for a server to say where to post messages. Chosen: an endpoint of another kind may never respond."""
+"""Seconds for a server to say where to post messages. Chosen: another kind of endpoint may never respond."""
 
 
 @contextlib.asynccontextmanager
@@ -46,7 +46,7 @@ async def sse_client(
 ) -> AsyncIterator[Link]:
     """Connect to a server over HTTP+SSE; `streamable_http_client` falls back to that by itself.
 
-    The end of the event stream is the loss of the link. When cancelled, or when the block ends, it is closed.
+    If the event stream ends, the link is lost. When cancelled, or when the block ends, the stream is closed.
 
     Args:
         url: The server's event stream.
@@ -57,7 +57,7 @@ async def sse_client(
 
     Raises:
         HttpError: If the response is not an event stream.
-        TransportError: If it can't be reached, or sends no endpoint.
+        TransportError: If the server can't be reached, or sends no endpoint.
         RemoteProtocolError: If the endpoint is malformed or leads to another origin.
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
@@ -75,9 +75,9 @@ async def open_old_stream(remote: Remote) -> None:
 
     Raises:
         TransportError: If the server has no such stream.
-        RemoteProtocolError: If the endpoint that it sends is invalid.
+        RemoteProtocolError: If the endpoint that the server sends is invalid.
     """
-    # The stream is read by a task of the link, as it must outlive this call.
+    # A task of the link reads the stream, because it must outlive this call.
     remote.endpoint = await start(remote.nursery, partial(_follow_old_stream, remote))
     remote.answers_here = False
 
@@ -87,7 +87,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
     shown_url, decoder, endpoint = remote.wire.shown, EventDecoder(remote.max_message_size), ""
     lost = TransportError(f"the server ended the event stream of {shown_url}")
     try:
-        # The deadline is lifted when the endpoint has come: the stream lasts as long as the link.
+        # The deadline is lifted when the endpoint has arrived: the stream lasts as long as the link.
         with current_stopwatch().limit(ENDPOINT_TIMEOUT) as opening:
             async with remote.wire.exchange("GET", {"Accept": EVENTS}) as response:
                 if response.status != 200 or response.headers.media_type != EVENTS:
@@ -95,21 +95,21 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                 while chunk := await response.receive():
                     for event in decoder.feed(chunk):
                         if not endpoint:
-                            # The event may have come together with the deadline; then the deadline wins.
+                            # The deadline may have passed just as the event arrived; the deadline then wins.
                             await trio.lowlevel.checkpoint_if_cancelled()
                             endpoint = _endpoint(remote, event)
                             opening.deadline = float("inf")
                             task_status.started(endpoint)
                         elif (message := message_of(event)) is not None:
                             await remote.deliver(message)
-                            del message  # like `event`: a long one would stay in memory until the next one
+                            del message  # like `event`: a long message would stay in memory until the next one
                         del event
         if opening.cancelled_caught:
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
     # The error goes to the caller or the session below, and not to the nursery, which would cancel everything else.
     except TransportError as exc:
         lost = exc
-    # Before the endpoint, the opening has failed; after it, the link is lost.
+    # Without an endpoint, the link could not be opened; after it has arrived, the link is lost.
     if not endpoint:
         raise lost
     await remote.deliver(TransportFailure(lost))
@@ -125,7 +125,7 @@ def endpoint_url(stream_url: str, data: bytes) -> str:
     """Read the ``endpoint`` event: where to post messages (2024-11-05 `basic/transports`, HTTP with SSE).
 
     Raises:
-        RemoteProtocolError: If it is malformed, or leads to another origin, which would get this one's credentials.
+        RemoteProtocolError: If the event is malformed, or leads to another origin, which would get our credentials.
     """
     try:
         if not 0 < len(data) <= MAX_URL:
@@ -135,6 +135,6 @@ def endpoint_url(stream_url: str, data: bytes) -> str:
     except ValueError:
         raise RemoteProtocolError("the server's endpoint event has no valid URL, or one that is too long") from None
     if not same or any(character <= " " or character == "\x7f" for character in url):
-        # Spaces and control characters have no place in a URL (RFC 3986), and could end up in the head of a request.
+        # Spaces and control characters are not allowed in a URL (RFC 3986), and could end up in the head of a request.
         raise RemoteProtocolError(f"the server's endpoint event leads elsewhere, to {shown(url)}; it is not followed")
     return url

@@ -19,14 +19,15 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class BoundedCookies(CookieJar):
-    """A bounded cookie jar: what is too large or can't be sent is ignored, and one more than `MAX_COOKIES` clears it.
+    """A bounded cookie jar: cookies that are too large or can't be sent are ignored.
 
-    A control character other than the tab would make every later request fail; RFC 6265, section 4.1.1, allows none.
+    A cookie that arrives when there are `MAX_COOKIES` already clears the jar first. A control character other than the
+    tab would make every later request fail; RFC 6265, section 4.1.1, allows none.
     """
 
     def set_cookie(self, cookie: Cookie) -> None:
         """Keep a cookie, within the limits."""
-        # The server sets them, so without limits it could make every request ever larger.
+        # The server sets the cookies, so without limits it could make every request ever larger.
         text = cookie.name + (cookie.value or "")
         if len(text) > MAX_COOKIE or _CONTROL.search(text) is not None:
             return
@@ -36,7 +37,7 @@ class BoundedCookies(CookieJar):
 
 
 class _Response:
-    """A response in the form that a cookie jar takes: with a message that has the fields."""
+    """A response in the form that a cookie jar expects, whose `info` returns the header fields."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._message = Message()

@@ -1,4 +1,4 @@
-"""A sender over HTTP/1.1, with its connections, which are used again."""
+"""A sender over HTTP/1.1, which keeps its connections for further requests."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ __all__ = ["Http1Sender"]
 MAX_KEPT_ALIVE: Final = 100
 """Connections kept for further requests. Chosen: as many as a link has requests under way at once."""
 EARLIER: Final = 1.5
-"""How many seconds before the server closes a connection it is no longer used. Chosen: a request must get there in
-time."""
+"""How long before the server closes an idle connection the client stops using it, in seconds. Chosen: a request must
+arrive in time."""
 
-# The idempotent ones of the methods that are used here (RFC 9110, section 9.2.2).
+# The methods used here that are idempotent (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
-# How an exchange fails if the connection is closed under it.
+# The kinds of failure of an exchange whose connection is closed by the server.
 _CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError"})
 # The field reads like `Keep-Alive: timeout=5, max=100`.
 _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
@@ -93,14 +93,14 @@ class Http1Sender:
         self._place_of = functools.lru_cache(8)(place_of)
         self._cookies: CookieJar | None = None  # until a server sets one
         self._answered = False
-        # Each has the time until which it may be used; the one idle for longest comes first. The newest is used first:
-        # it is the least likely to be closed by now, and the others can expire.
+        # Each connection with the time until which it may be used; the one idle for longest comes first. The newest is
+        # used first: it is the least likely to be closed by now, and the others can expire.
         self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
         self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
     ) -> HttpResponse:
-        # A call that is cancelled already sends nothing. From here on, the first wait is the one for the response.
+        # A call that has already been cancelled sends nothing. After this, the first wait is usually for the response.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             place = self._place_of(url)
@@ -130,7 +130,7 @@ class Http1Sender:
                 head = await connection.exchange(request, target, written)
         except (_Failed, FramingError) as exc:
             kind, text = _kind_of(exc), str(exc)
-            # A server that waits for a TLS handshake ends the connection like this.
+            # A server that expects a TLS handshake ends the connection like this.
             if not (self._answered or place.tls) and kind == "RemoteProtocolError":
                 text = f"{text.rstrip('.')}; does its URL begin with https://?"
             raise failure(kind, text, target) from None
@@ -151,7 +151,7 @@ class Http1Sender:
     def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
-            # If not, the server is closing it, or has sent bytes that no request asked for.
+            # Otherwise it has expired, or the server is closing it or has sent bytes that no request asked for.
             if end > trio.current_time() and connection.is_quiet():
                 return connection
             connection.close()
@@ -163,14 +163,14 @@ class Http1Sender:
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
         now = trio.current_time()
         self._idle.append((connection, now + seconds))
-        # At most one is closed, as one has been added: the number stays bounded, and no exchange has to close many.
+        # At most one is closed, because one has been added: the number stays bounded, and no exchange closes many.
         oldest, end = self._idle[0]
         if len(self._idle) > MAX_KEPT_ALIVE or end <= now:
             self._idle.popleft()
             oldest.close()
 
     def _keep_cookies(self, url: str, values: list[str]) -> None:
-        # These are imported only now: most servers set none.
+        # These are imported only now, because most servers set no cookies.
         from trio_mcp.http.client.sending.cookies import BoundedCookies, keep_cookies
 
         if self._cookies is None:
@@ -183,7 +183,7 @@ class Http1Sender:
         cookie = cookie_for(jar, url)
         if cookie is None:
             return fields
-        if "cookie" in fields:  # the caller's; a request has one such field (RFC 6265, section 5.4)
+        if "cookie" in fields:  # the caller's; a request has only one Cookie field (RFC 6265, section 5.4)
             cookie = f"{fields['cookie'][1]}; {cookie}"
         return {**fields, "cookie": ("Cookie", cookie)}
 
@@ -200,9 +200,9 @@ class OutgoingConnection:
 
     Args:
         stream: The stream.
-        plain: Its socket, or the one below TLS.
+        plain: The same stream, or the one below TLS.
         heads: The parser of the heads of responses.
-        keep: Keeps the connection after an exchange; it gets the value of ``Keep-Alive``, too.
+        keep: Keeps the connection after an exchange; also gets the value of ``Keep-Alive``.
 
     Attributes:
         incoming: The bytes of the current response.
@@ -241,7 +241,7 @@ class OutgoingConnection:
         if SOCKETS_ARE_FILES:
             self._poll = select.poll()  # unlike `select`, for any number of descriptors
             self._poll.register(self._descriptor, select.POLLIN)
-        # Our own system calls return at once; those of a stream wait, or give other tasks a turn.
+        # Our own system calls return at once; those of a stream may wait, and give other tasks a turn.
         self._direct = SOCKETS_ARE_FILES and stream is plain
         self._target = ""
         self.written = False
@@ -257,17 +257,17 @@ class OutgoingConnection:
         """
         try:
             plain = await trio.open_tcp_stream(place.host, place.port)
-        except (OSError, UnicodeError) as exc:  # the latter for a name that can't be encoded (IDNA)
+        except (OSError, UnicodeError) as exc:  # UnicodeError: the name can't be encoded (IDNA)
             raise _Failed("ConnectError", connect_problem(exc)) from None
         if not place.tls:
             return cls(plain, plain, heads, keep)
         from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP needs no httpx
 
         try:
-            # https_compatible: many servers close without the TLS goodbye; HTTP marks its own ends.
+            # https_compatible: many servers close without a TLS close_notify; HTTP marks the end of a body itself.
             stream = trio.SSLStream(plain, trusting(), server_hostname=place.host, https_compatible=True)
             await stream.do_handshake()
-        except (OSError, ValueError, trio.BrokenResourceError) as exc:  # also for certificates that can't be read
+        except (OSError, ValueError, trio.BrokenResourceError) as exc:  # certificates may be unreadable, too
             plain.socket.close()
             raise _Failed("ConnectError", tls_problem(text_of(exc), "http://")) from None
         except BaseException:
@@ -283,7 +283,7 @@ class OutgoingConnection:
 
     def close(self) -> None:
         """Close the connection at once."""
-        # RFC 9112, section 9.8, asks for the TLS goodbye, but that may wait for the server.
+        # RFC 9112, section 9.8, asks for a TLS close_notify, but sending it may wait for the server.
         self._plain.socket.close()
 
     async def exchange(self, request: bytes, target: str, written: Written | None) -> ResponseHead:
@@ -316,7 +316,7 @@ class OutgoingConnection:
         """Return the next part of the body; empty at its end.
 
         Raises:
-            Disconnected: If it broke off.
+            Disconnected: If the body broke off.
         """
         data, incoming = b"", self.incoming
         try:
@@ -339,8 +339,8 @@ class OutgoingConnection:
     async def _write(self, data: bytes) -> None:
         sent = 0
         if self._direct:
-            # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
-            # If its buffer is full, or the connection broken, the stream deals with the rest.
+            # The system nearly always takes all of the data at once, which needs no deadline and no turn of the event
+            # loop. If its buffer is full, or the connection is broken, the stream deals with the rest.
             with contextlib.suppress(OSError):
                 sent = os.write(self._descriptor, data)
         if sent < len(data):
@@ -348,7 +348,7 @@ class OutgoingConnection:
                 with trio.move_on_after(CONNECT_TIMEOUT) as scope:
                     await self._stream.send_all(memoryview(data)[sent:])
             except trio.BrokenResourceError:
-                return  # a server may refuse a request before it has read all of it, and close: that can be read
+                return  # a server may refuse a request and close before it has read all of it: read the refusal
             if scope.cancelled_caught:
                 raise _Failed("WriteTimeout")
         self.written = True

@@ -19,12 +19,12 @@ from trio_mcp.http.headers import Headers
 __all__ = ["Destination", "FieldsByName", "ResponseHead", "ResponseHeads", "ResponseReader", "head_of", "place_of"]
 
 FieldsByName: TypeAlias = Mapping[str, tuple[str, str]]
-"""The names and values of header fields, by the name in lower case."""
+"""The names and values of header fields, keyed by the name in lower case."""
 
 # --- requests -----------------------------------------------------------------------------------------------------
 
-# URLs that need no rewriting: no user, no fragment, no dot segments, and only characters that go out as they are. The
-# others are left to httpx, which knows RFC 3986, section 6.2, and IDNA.
+# URLs that need no rewriting: no user, no fragment, no dot segments, and only characters that are sent as they are. The
+# others are left to httpx, which implements RFC 3986, section 6.2, and IDNA.
 _SAFE: Final = r"(?:[A-Za-z0-9\-._~!$&()*+,;=:@]|%[0-9A-Fa-f]{2})"
 _PLAIN = re.compile(
     rf"(https?)://((?:[a-z0-9-]+\.)*[a-z0-9-]+|\[[0-9a-f:.]+\])(?::([1-9][0-9]{{0,4}}))?"
@@ -60,7 +60,7 @@ def place_of(url: str) -> Destination:
     """Return the destination that a URL names.
 
     Raises:
-        ValueError: If it is not a URL of HTTP.
+        ValueError: If it is not an HTTP URL.
     """
     match = _PLAIN.fullmatch(url)
     if match is not None:
@@ -68,7 +68,7 @@ def place_of(url: str) -> Destination:
         port = int(digits or _PORTS[scheme])
         netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
         return Destination(scheme == "https", host.strip("[]"), port, netloc, (path or "/") + (query or ""))
-    import httpx  # noqa: ASYNC127 - as above; it is always installed
+    import httpx  # noqa: ASYNC127 - most URLs don't need it; it is always installed
 
     try:
         found = httpx.URL(url)
@@ -96,10 +96,10 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
     text, count = "".join(map("%s: %s\r\n".__mod__, fields.values())), len(fields)
     if "host" not in fields:
         text, count = f"Host: {place.netloc}\r\n{text}", count + 1
-    if size or method == "POST":  # RFC 9110, section 8.6: even an empty body has one, if the method expects a body
+    if size or method == "POST":  # RFC 9110, section 8.6: required even for an empty body if the method expects one
         text, count = f"{text}Content-Length: {size}\r\n", count + 1
     data = text.encode("latin-1")
-    # One search checks all of them before they are sent. A line break in a value would begin another field.
+    # One search checks all fields before they are sent. A line break in a value would begin another field.
     if _FIELDS.fullmatch(data) is None or data.count(b"\n") != count:
         raise ValueError("a header field has characters that can't be sent")
     return b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode("ascii"), place.target.encode("ascii"), data)
@@ -108,9 +108,9 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
 # --- responses ----------------------------------------------------------------------------------------------------
 
 MAX_HEAD: Final = 100 * 1024
-"""Bytes of a head. Chosen, as in httpcore."""
+"""Bytes that a head may have. Chosen, as in httpcore."""
 MAX_FIELDS: Final = 1000
-"""Lines of a head (chosen)."""
+"""Lines that a head may have (chosen)."""
 MAX_INTERIM: Final = 100
 """Responses with a status of 1xx before the final one (chosen)."""
 MAX_REASON: Final = 200
@@ -120,14 +120,14 @@ MAX_SEEN: Final = 64
 """Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS` lines."""
 
 _END = re.compile(rb"\n\r?\n")
-# The lines that differ from one response to the next, as far as each is valid by itself and not folded.
+# Lines that differ from one response to the next, if they are valid by themselves and not folded.
 _VARYING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|"
     rb"(age|cf-ray|date|etag|last-modified|mcp-session-id|server-timing|traceparent|x-[0-9a-z-]+):"
     rb"[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?))[ \t]*(?=\r\n[^ \t])",
     re.IGNORECASE,
 )
-# h11 wants to know the request. Only HEAD and CONNECT would change how its response is read.
+# h11 needs to know the request. Only HEAD and CONNECT would change how the response is read.
 _ASKED: Final = h11.Request(method="GET", target="/", headers=[("Host", "x")])
 
 
@@ -169,7 +169,7 @@ class ResponseHeads:
         varying: dict[bytes, bytes] = {}
         for name, size, other, value in _VARYING.findall(raw):
             varying[(name or other).lower()] = size or value
-        # This is sound, as each line left out is valid by itself and no other line depends on it.
+        # Leaving these lines out is sound, because each is valid by itself and no other line depends on it.
         key, left_out = _VARYING.subn(b"", raw)
         head = self._seen.get(key)
         if head is None:
@@ -177,7 +177,7 @@ class ResponseHeads:
             if len(self._seen) >= MAX_SEEN:  # a server can make up any number of heads
                 self._seen.clear()
             self._seen[key] = head
-        # If a field came twice, h11 decides what to make of that.
+        # If a field was sent twice, h11 decides what that means.
         if left_out > len(varying) or not head.names.isdisjoint(varying):
             return _read(raw)
         if not varying:
@@ -213,7 +213,7 @@ def _read(raw: bytes) -> ResponseHead:
         headers,
         frozenset(name for name, _ in found.headers),
         None if length is None else int(length),
-        # h11 lets no other coding pass.
+        # h11 refuses every transfer coding but chunked.
         headers.get("transfer-encoding") is not None,
         # RFC 9112, section 9.3: whether to honor the keep-alive of HTTP/1.0 is the client's choice, too.
         found.http_version >= b"1.1" and "close" not in {option.strip() for option in options},
@@ -236,7 +236,7 @@ class ResponseReader:
     _buffer: bytearray = attrs.Factory(bytearray)
     _searched: int = 0  # bytes of the buffer in which no head ends
     _interim: int = 0
-    _left: int | None = 0  # bytes of the body that have not arrived; None if its end is the connection's
+    _left: int | None = 0  # bytes of the body that have not arrived; None if it lasts until the connection ends
     _chunks: Chunks | None = None
     _lasting: bool = True
     begun: bool = False
@@ -244,7 +244,7 @@ class ResponseReader:
 
     @property
     def reusable(self) -> bool:
-        """Whether another response may follow on the connection: this one has ended, with nothing behind it."""
+        """Whether the connection can be used again: the response has ended, and nothing has arrived after it."""
         return self.complete and self._lasting and not self._buffer
 
     def head(self, data: bytes) -> ResponseHead | None:
@@ -257,8 +257,8 @@ class ResponseReader:
         buffer += data
         self.begun = self.begun or bool(buffer)
         while True:
-            # The search goes three bytes back, as the end of a head may come in two parts; and no further, or a head
-            # that comes byte by byte would take quadratic time.
+            # The search goes back three bytes, because the end of a head may arrive in two parts. It goes no further:
+            # otherwise, a head that arrives byte by byte would take quadratic time.
             end = _END.search(buffer, max(0, self._searched - 3))
             if end is None or end.end() > MAX_HEAD:
                 if buffer and buffer[0] < 0x21:  # such as a TLS record
@@ -273,11 +273,11 @@ class ResponseReader:
             head = self._heads.parse(raw)
             if head.status >= 200 or head.status == 101:
                 break
-            # RFC 9110, section 15.2: a client must be able to parse them, even unasked.
+            # RFC 9110, section 15.2: a client must be able to parse informational responses, even unexpected ones.
             self._interim += 1
             if self._interim > MAX_INTERIM:
                 raise FramingError(400, f"more than {MAX_INTERIM} informational responses came before the final one")
-        # RFC 9112, section 6.3. The other protocol after a 101 was not asked for.
+        # RFC 9112, section 6.3. After a 101 the server changes to another protocol, which was not asked for.
         self._lasting = head.lasting and head.status != 101
         if head.status in (101, 204, 304):
             self._left = 0

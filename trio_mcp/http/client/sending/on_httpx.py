@@ -1,4 +1,4 @@
-"""A sender on httpx, or on httpx2, its fork with the same interface: for proxies, or for a client that a caller passes.
+"""A sender on httpx, or on its fork httpx2 with the same interface: for proxies, and for clients that callers pass.
 
 Both packages nest async generators. One that is abandoned before its end goes to the garbage collector, which can't
 await, so none is abandoned here.
@@ -44,7 +44,7 @@ def disconnected(exc: BaseException, target: str) -> Disconnected:
 
 
 class HttpxSender:
-    """A sender on an ``AsyncClient``, with its proxies, authentication and so on.
+    """A sender that uses an ``AsyncClient``, with its proxies, authentication and so on.
 
     Args:
         client: The client, which is not closed.
@@ -60,7 +60,7 @@ class HttpxSender:
         self._client = client
         given = client.timeout
         # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
-        # It has the class of the client's own timeout, which differs between the two packages.
+        # The timeout is of the same class as the client's own, which differs between the two packages.
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(
@@ -86,14 +86,14 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
     """Open a sender that goes through a proxy.
 
     Raises:
-        TransportError: If httpx can't use such a proxy.
+        TransportError: If httpx can't use this proxy.
     """
     import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
     from trio_mcp.http.client.sending.cookies import BoundedCookies
 
-    # No limits here, as the link has its own. The environment was looked at before: httpx would look again, and send
-    # requests to this machine to a proxy.
+    # The client has no limits, because the link has its own. `proxy_of` has read the environment: httpx would read it
+    # again, and send requests for this machine to a proxy.
     try:
         client = httpx.AsyncClient(
             timeout=CONNECT_TIMEOUT,
@@ -103,7 +103,7 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
             proxy=proxy,
             trust_env=False,
         )
-    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # not a proxy's scheme, or SOCKS without its package
+    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # an unknown scheme, or SOCKS without its package
         raise TransportError(f"the proxy that the environment or the system names can't be used: {exc}") from None
     async with client:
         yield HttpxSender(client)
@@ -133,7 +133,7 @@ class _HttpxBody:
         try:
             while True:
                 self._parts += 1
-                # Parts that have arrived already come without a checkpoint, so a fast server could starve other tasks.
+                # Parts that have arrived are returned without a checkpoint, so a fast server could starve other tasks.
                 if self._parts % READ_BURST == 0:
                     await trio.lowlevel.checkpoint()
                 if chunk := await anext(self._chunks):
@@ -156,7 +156,7 @@ class _HttpxBody:
     async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
         """Finish the generators of a body that was not read to its end.
 
-        Closing the outer one would leave the others to the garbage collector; a cancellation unwinds all of them.
+        Closing the outer generator would leave the others to the garbage collector; a cancellation unwinds them all.
         """
         with trio.CancelScope() as scope:
             scope.cancel("the rest of the response is not needed")
@@ -169,7 +169,7 @@ class _HttpxBody:
 
 
 def trusting() -> ssl.SSLContext:
-    """Return a TLS context with the trusted certificates: those of SSL_CERT_FILE or SSL_CERT_DIR, or else of httpx."""
+    """Return a TLS context that trusts the certificates of SSL_CERT_FILE or SSL_CERT_DIR, or else those of httpx."""
     return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
@@ -177,7 +177,8 @@ def trusting() -> ssl.SSLContext:
 def _context(*_sources: str | None) -> ssl.SSLContext:
     import httpx  # noqa: ASYNC127 - as above
 
-    # Reading the certificates takes some 20 ms, as measured. httpx reads the variables itself: they are only the key.
+    # Reading the certificates takes about 20 ms (measured). httpx reads the variables itself; here they are only the
+    # key of the cache.
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -187,7 +188,7 @@ def _context(*_sources: str | None) -> ssl.SSLContext:
 def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
     """Return the exceptions that a package raises, and a class for request bodies.
 
-    The package's own bodies are async generators, which outlive a cancellation; this class is not one.
+    The package's own bodies are async generators, which outlive a cancellation; this class is not a generator.
     """
 
     @attrs.define(eq=False)
@@ -214,7 +215,7 @@ def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., A
 
 def _package(client: object) -> str:
     """Return the package that a client belongs to: ``httpx`` or ``httpx2``."""
-    # The module's name decides, as one of them may not be installed. Subclasses count.
+    # The name of the module decides, because one of the packages may not be installed. Subclasses are accepted.
     for kind in type(client).__mro__:
         package = kind.__module__.partition(".")[0]
         if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):

@@ -1,4 +1,4 @@
-"""The common parts of all senders of HTTP requests: their interface, the response, and how they fail."""
+"""The common parts of all senders of HTTP requests: their interface, the response, and their errors."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to connect, and for the server to accept what is written. Chosen; the time for a response is up to the
-session."""
+"""Seconds to connect, and for the server to accept a write. Chosen; the time for a response is up to the session."""
 KEPT_ALIVE: Final = 3.0
-"""Seconds for which a connection is used again if the server does not say for how long; many keep it for five."""
+"""Seconds for which an idle connection is kept if the server does not say for how long; many keep it for five."""
 
 HeaderFields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
 Written: TypeAlias = Callable[[], object]
 """Called when all of a request has been handed to the connection."""
 
-# Failures before anything has been sent. The names are those of httpx's exceptions, which are recognized by name, too.
+# Failures before anything has been sent, by the names of httpx's exceptions, which are recognized by name, too.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 
 
 def text_of(exc: BaseException) -> str:
-    """Return the text of an exception, or else of its cause: that of an untrusted certificate has none, for example."""
+    """Return the text of an exception, or else of its cause.
+
+    The exception for an untrusted certificate, for example, has no text of its own.
+    """
     behind: BaseException | None = exc
     while behind is not None and not str(behind):
         behind = behind.__cause__ or behind.__context__
@@ -50,7 +52,7 @@ def text_of(exc: BaseException) -> str:
 
 
 def failure(kind: str, text: str, target: str) -> Disconnected:
-    """Return the error for a kind of failure, which has one of httpx's names."""
+    """Return the error for a kind of failure, which is named like an exception of httpx."""
     error = Disconnected(f"{target} failed: {f'{kind}: {text}' if text else kind}")
     error.sent = kind not in _UNSENT
     return error
@@ -63,7 +65,7 @@ class ResponseBody(Protocol):
         """Return the next part; empty at the end.
 
         Raises:
-            Disconnected: If it broke off.
+            Disconnected: If the body broke off.
         """
 
     async def aclose(self) -> None:
@@ -91,13 +93,13 @@ class HttpResponse:
         self.asked: FieldsByName = {}
         self.has_two_ends = headers.get("transfer-encoding") is not None and headers.get("content-length") is not None
         self._body = body
-        self._rest: bytes | None = None  # of the body, once the connection has been released
+        self._rest: bytes | None = None  # the rest of the body, once the connection has been released
 
     async def receive(self) -> bytes:
         """Return the next part of the body; empty at its end.
 
         Raises:
-            Disconnected: If it broke off.
+            Disconnected: If the body broke off.
         """
         if self._rest is not None:
             content, self._rest = self._rest, b""
@@ -109,7 +111,7 @@ class HttpResponse:
 
         Raises:
             MessageTooLarge: If it is longer than ``limit`` bytes.
-            Disconnected: If it broke off.
+            Disconnected: If the body broke off.
         """
         found = io.BytesIO()  # a list would keep an object for each of the few bytes that a peer may send at a time
         receive = self._body.receive if self._rest is None else self.receive
@@ -120,13 +122,13 @@ class HttpResponse:
         return found.getvalue()
 
     async def keep(self, limit: int, seconds: float) -> None:
-        """Read the `beginning` of the body and release the connection; later reads get that beginning."""
+        """Read the `beginning` of the body and release the connection; later reads return that beginning."""
         content = await self.beginning(limit, seconds)
         await self.aclose()
         self._rest = content
 
     async def beginning(self, limit: int, seconds: float) -> bytes:
-        """Return the beginning of the body: up to ``limit`` bytes, and what has come after this many seconds."""
+        """Return the beginning of the body: up to ``limit`` bytes of what arrives within this many seconds."""
         found = bytearray()
         with trio.move_on_after(seconds), contextlib.suppress(Disconnected):
             while len(found) < limit and (chunk := await self.receive()):
@@ -134,7 +136,7 @@ class HttpResponse:
         return bytes(found[:limit])
 
     def masked(self, text: bytes) -> bytes:
-        """Return a text of the server without the credentials of the request: some servers repeat what they refuse."""
+        """Return a text from the server without the request's credentials: some servers repeat what they refuse."""
         return without_credentials(text, self.asked.values())
 
     async def aclose(self) -> None:
@@ -161,7 +163,7 @@ class Sender(Protocol):
         Args:
             method: The HTTP method: GET, POST or DELETE.
             url: The URL.
-            fields: All header fields but those that follow from the other arguments.
+            fields: All header fields except those that follow from the other arguments.
             content: The body.
             written: Called once all of the request has been handed to the connection.
             target: The method and the URL for messages, without secrets.

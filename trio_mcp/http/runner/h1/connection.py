@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, served by one task: it reads a request, runs the application, and goes on to the next."""
+"""One HTTP/1.1 connection, served by one task, which reads a request, runs the application, and continues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
 __all__ = ["AcceptedConnection", "AsgiExchange", "LeanRunner"]
 
-# The version of ASGI, and of its part for HTTP: 2.3 is the first in which `state` is part of a scope.
+# The version of ASGI, and of its specification for HTTP: 2.3 is the first in which a scope has `state`.
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -34,7 +34,7 @@ _LENGTH = re.compile(rb"[0-9]{1,19}")
 
 
 class LeanRunner:
-    """A runner without hypercorn: HTTP/1.1 for the connections of one server, each served by one task.
+    """A runner that needs no hypercorn: it serves HTTP/1.1 on the connections of one server, with one task for each.
 
     Args:
         app: The ASGI application.
@@ -93,22 +93,22 @@ class AsgiExchange(Extras):
         begun: Whether anything of a response has been written.
         finished: Whether the whole response has been written.
         lasting: Whether the connection may outlive the exchange; known once the response has begun.
-        fault: The status for a body whose framing was refused.
+        fault: The status of the refusal, if the framing of the body was refused.
         taken: Whether the application has taken the connection over.
     """
 
-    # The application can respond to a refused request at once, as `_linger` reads the rest of the body.
+    # The application can refuse a request at once, because `_linger` reads the rest of the body.
     lingers = True
 
     def __init__(self, connection: AcceptedConnection, head: RequestHead, fields: Fields) -> None:
         self._connection = connection
         self._head = head
         self._fields = fields
-        self._given = False  # the application has got the end of the body
+        self._given = False  # the application has received the end of the body
         self._start: tuple[int, Fields] | None = None
         # How the client learns where the response ends.
         self._framing: Literal["length", "chunks", "close", "none"] = "none"
-        self._owed = 0  # bytes of its Content-Length that were not sent
+        self._owed = 0  # bytes of the response's Content-Length that have not been sent
         self._waits = head.expects  # the client waits for 100 Continue
         self._over: trio.Event | None = None
         self.begun = False
@@ -118,10 +118,10 @@ class AsgiExchange(Extras):
         self.taken = False
 
     async def run(self, app: Any, scope: dict[str, Any]) -> None:
-        """Let the application serve the request. What it raises ends only the exchange."""
+        """Let the application serve the request. An exception that it raises ends only the exchange."""
         head = self._head
-        # A fragment does not belong in a target (RFC 9112, section 3.2). One that is sent counts as a part of the
-        # query.
+        # A fragment does not belong in a target (RFC 9112, section 3.2). If one is sent, it counts as part of the path
+        # or the query.
         path, _, query = head.target.partition(b"?")
         scope = {
             **scope,
@@ -142,14 +142,14 @@ class AsgiExchange(Extras):
     # --- the request ----------------------------------------------------------------------------------------------
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """Return the next event, as ASGI asks."""
+        """Return the next event (`receive` of ASGI)."""
         connection = self._connection
-        # This goes on even if the client has left: bytes that it sent before may still be on their way.
+        # Reading continues even if the client has left: bytes that it sent before may still be on their way.
         while not (self._given or self.finished or self.taken):
             event = self.receive_nowait()
             if event is not None:
                 return event
-            # The body is wanted only here: a client whose request is refused by its head need not send the body
+            # The body is asked for only here: a client whose request is refused by its head need not send the body
             # (RFC 9110, section 10.1.1).
             if self._waits:
                 self._waits = False
@@ -160,7 +160,7 @@ class AsgiExchange(Extras):
             else:
                 self._given = True
                 connection.left()
-        # To an application that waits for either, the end of the exchange is as good as the client leaving.
+        # An application that waits for the client to leave may as well continue at the end of the exchange.
         if not (self._happened or self.finished or self.taken):
             if self._over is None:
                 self._over = trio.Event()
@@ -169,12 +169,12 @@ class AsgiExchange(Extras):
 
     def receive_nowait(self) -> MutableMapping[str, Any] | None:
         incoming = self._connection.incoming
-        if self._given:  # what follows is the client leaving, which takes a wait to learn
+        if self._given:  # the next event is the client leaving, which can only be waited for
             return None
         try:
             data = b"" if incoming.complete else incoming.body()
         except FramingError as exc:
-            # `AcceptedConnection._serve` refuses it once the application has ended: this function may not wait.
+            # `AcceptedConnection._serve` sends the refusal once the application has ended: this function may not wait.
             self.fault, self._given = exc.status, True
             self.happened()
             return {"type": "http.disconnect"}
@@ -193,7 +193,7 @@ class AsgiExchange(Extras):
             raise RuntimeError("the connection can't be taken over: the request was read, or the response has begun")
         self.taken = True
         connection = self._connection
-        # The application gets the socket after this: once it closes that, the number may belong to another connection.
+        # The application gets the socket after this: once it is closed, its number may belong to another connection.
         connection.forget()
         await trio.lowlevel.checkpoint()
         return connection.wire.stream, connection.incoming.rest()
@@ -201,10 +201,11 @@ class AsgiExchange(Extras):
     # --- the response ---------------------------------------------------------------------------------------------
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Send a part of the response, as ASGI asks."""
+        """Send a part of the response (`send` of ASGI)."""
         kind = message["type"]
         if kind == "http.response.start" and self._start is None and not self.taken:
-            # It is kept until the first piece of the body: they leave in one write, and a whole body has a length.
+            # The head is kept until the first piece of the body: both are sent in one write, and if that piece is the
+            # whole body, its length is known.
             self._start = message["status"], message.get("headers", ())
             return
         if kind != "http.response.body" or self._start is None or self.finished:
@@ -214,7 +215,7 @@ class AsgiExchange(Extras):
         body, more = message.get("body", b""), message.get("more_body", False)
         parts = [] if self.begun else [self._begin(*self._start, body, more)]
         parts += self._framed(body, more)
-        # Small parts are joined: a write and often a packet for each would cost more than the copy. A large body is
+        # Small parts are joined: a write, and often a packet, for each would cost more than the copy. A large body is
         # not copied, so a client that doesn't read it costs no second copy.
         if len(body) <= PIECE:
             parts = [b"".join(parts)]
@@ -231,7 +232,7 @@ class AsgiExchange(Extras):
         """Decide on the framing, and return the head.
 
         Raises:
-            ValueError: If it is not the head of a final response, or a field could be read as more than one.
+            ValueError: If this is not the head of a final response, or a field could be read as several.
         """
         head, shared = self._head, self._connection.shared
         fields = [*shared.response_fields()]
@@ -247,7 +248,8 @@ class AsgiExchange(Extras):
                 fields.append((name, value))
         if length is None and not more:
             length = len(body)
-        # RFC 9112, section 6.3: without a body there is no length; else the first of these that fits marks the end.
+        # RFC 9112, section 6.3: a response without a body needs no framing; otherwise the first of these that is
+        # possible marks its end.
         if status in (204, 304):
             self._framing = "none"
         elif length is not None:
@@ -272,10 +274,10 @@ class AsgiExchange(Extras):
         return head_of(status, fields)
 
     def _is_read(self, more: bool) -> bool:
-        """Return whether the request was read to its end, dropping what is there once the application has ended."""
+        """Return whether the request has been read to its end; drop its rest if the response is complete."""
         incoming = self._connection.incoming
         try:
-            # This waits for the last piece of the response: until then the application may still want the body.
+            # Nothing is dropped before the last piece of the response: until then the application may still read it.
             while not more and not incoming.complete and incoming.body():
                 pass
         except FramingError:
@@ -284,7 +286,7 @@ class AsgiExchange(Extras):
 
     def _framed(self, body: bytes, more: bool) -> list[bytes]:
         if self._framing == "chunks":
-            # An empty chunk would be the end (RFC 9112, section 7.1).
+            # An empty chunk would mark the end of the body (RFC 9112, section 7.1).
             parts = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
             return parts if more else [*parts, b"0\r\n\r\n"]
         if self._framing == "length":
@@ -300,7 +302,7 @@ class AcceptedConnection:
     """A connection, from its acceptance to its end.
 
     Args:
-        shared: The runner, which all connections share.
+        shared: The runner, which is the same for all connections.
         stream: The connection's stream: a socket's, or TLS over one.
     """
 
@@ -325,7 +327,7 @@ class AcceptedConnection:
         self._exchange: AsgiExchange | None = None
         self._idle = True  # no request is under way
         self._left = False  # the client has left
-        self._crowded = 0  # the request behind which too much was waiting at the last look
+        self._crowded = 0  # the number of the request after which too much was waiting at the last look; 0 for none
         self.requests = 0
         self._scope: dict[str, Any] = {}
 
@@ -336,7 +338,7 @@ class AcceptedConnection:
             # The peer has as much time for the TLS handshake as for the head of a request.
             if not await self.wire.shake_hands(min(settings.handshake_timeout, self.shared.head_timeout)):
                 return
-            # The parts that the scopes of all requests share are made once.
+            # The parts that are the same in the scopes of all requests are made once.
             socket = self.wire.socket
             self._scope = {
                 "type": "http",
@@ -352,17 +354,17 @@ class AcceptedConnection:
             self.shared.hangups.watch(self._descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
-                    # No request sees the context variables of the one before it, which may be another principal's, nor
-                    # does an idle connection keep them. This task has the copy from its next turn on, before the next
-                    # request.
+                    # No request sees the context variables of the one before it, which may be another principal's, and
+                    # no idle connection keeps them. The copy takes effect at the next turn of this task, before the
+                    # next request.
                     task.context = context.copy()
             finally:
                 self.forget()
-            # Leaving the block closes forcibly; this way, TLS says goodbye.
+            # Leaving the block closes the stream forcefully; closing it here first lets TLS send its close_notify.
             await self.wire.close()
 
     def forget(self) -> None:
-        """Stop noticing when the client leaves."""
+        """Stop watching whether the client leaves."""
         self.shared.hangups.forget(self._descriptor, self)
 
     def shut_if_idle(self) -> None:
@@ -376,9 +378,10 @@ class AcceptedConnection:
             self._exchange.happened()
 
     def look(self) -> None:
-        """Give up a client that at two looks in a row has sent more after its request than is read ahead.
+        """Give up a client that, at two looks in a row, has sent more after its request than is read ahead.
 
-        Its end could not be noticed any more: it comes only after what was sent before, for which there is no room.
+        If such a client left, that would not be noticed: the end of its data comes after what it has sent before, for
+        which there is no room.
         """
         crowded = 0
         if self._exchange is not None and self.incoming.complete:
@@ -393,14 +396,14 @@ class AcceptedConnection:
         if self.shared.ending:
             return None
         self._idle = True
-        begun = not self.requests  # the first head counts from the beginning of the connection
+        begun = not self.requests  # the time for the first head counts from the beginning of the connection
         patience = self.shared.head_timeout if begun else self.shared.settings.keep_alive_timeout
         self.wire.expire_at(trio.current_time() + patience)
         waited = False
         try:
             while (found := self.incoming.head()) is None:
-                # A request has the time of a head from its first byte on: one that trickles in must not last as long
-                # as an idle connection may. A server that ends has set a deadline in the past, which must stay.
+                # The time for a head counts from its first byte: a head that trickles in must not last as long as an
+                # idle connection may. A server that is ending has set a deadline in the past, which must stay.
                 if waited and not begun and not self.shared.ending:
                     begun = True
                     self.wire.expire_at(trio.current_time() + self.shared.head_timeout)
@@ -414,7 +417,7 @@ class AcceptedConnection:
             return None
         self._idle = False
         self.wire.expire_at(math.inf)
-        if not waited:  # pipelined requests must let other tasks run
+        if not waited:  # pipelined requests must let other tasks run, too
             await trio.lowlevel.checkpoint()
         return found
 
@@ -426,12 +429,12 @@ class AcceptedConnection:
         """
         names = self.shared.settings.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
-            # This is hypercorn's setting, and so is the status.
+            # Both the setting and the status are those of hypercorn.
             await self._refuse(404)
             return False
         self.requests += 1
         exchange = self._exchange = AsgiExchange(self, head, fields)
-        # The client may have left with its request still unread; the request is handed on even so.
+        # The client may have left with its request still unread; the application gets the request nevertheless.
         if self._left:
             exchange.happened()
         try:
@@ -441,7 +444,8 @@ class AcceptedConnection:
         lasts = exchange.finished and exchange.lasting and not self.shared.ending
         if exchange.taken or lasts:  # a connection that was taken over must not be read here any more
             return lasts
-        # The application has failed, or the body's framing was refused: a client that waits must get a response.
+        # If there is no response, the application has failed or the body's framing was refused: a client that waits
+        # must get one.
         if not exchange.begun and (exchange.fault or not self._left):
             await self._refuse(exchange.fault or 500)
         elif exchange.finished and (not self.incoming.complete or self.incoming.ahead or self.wire.unread()):
@@ -465,7 +469,8 @@ class AcceptedConnection:
             while data := await self.wire.receive():
                 left -= len(data)
                 if left < 0:
-                    # A proxy whose writes block looks at the response; one that is reset responds with 502.
+                    # Read no more, but don't close yet: a proxy whose writes block reads the response, while one whose
+                    # connection is reset responds with 502.
                     await trio.sleep_forever()
 
 
@@ -473,10 +478,10 @@ def head_of(status: int, fields: Fields) -> bytes:
     """Return the head of a response, checked.
 
     Raises:
-        ValueError: If it is not the head of a final response, or a field could be read as more than one.
+        ValueError: If this is not the head of a final response, or a field could be read as several.
     """
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    # There must be as many lines as fields: a field that ends one and begins another looks like two.
+    # There must be as many lines as fields: a field with a line break would look like two.
     if not 200 <= status <= 999 or _FIELDS.fullmatch(lines) is None or lines.count(b"\n") != len(fields):
         raise ValueError(f"a response must not have the status {status} with the fields {fields!r:.1000}")
     return (_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status) + lines + b"\r\n"

@@ -23,13 +23,13 @@ class Watched(Protocol):
 
 
 class Hangups:
-    """A watch on connections, which tells each whose peer has closed its end.
+    """A watch on connections, which tells each connection when its peer has closed its end.
 
-    One epoll object watches the sockets for that alone, and one task waits for it. So a connection that serves a
-    request costs nothing, and what the peer has sent ahead stays in the system's buffers, unread.
+    One epoll object watches the sockets only for that, and one task waits for it. A connection that serves a request
+    therefore costs nothing, and what the peer has sent ahead stays in the system's buffers, unread.
 
     Args:
-        interval: Seconds after which each connection is asked to look for itself.
+        interval: Seconds after which `Watched.look` of each connection is called.
 
     Raises:
         RuntimeError: On a system without epoll.
@@ -37,22 +37,22 @@ class Hangups:
 
     def __init__(self, interval: float) -> None:
         if sys.platform != "linux":
-            raise RuntimeError(f"this runner needs Linux's epoll, but this is {sys.platform}: use runner='hypercorn'")
-        # Trio's epoll object has a socket only while a task waits for it, so this is another one.
+            raise RuntimeError(f"this runner needs Linux's epoll, but runs on {sys.platform}: use runner='hypercorn'")
+        # Trio's own epoll object has a socket only while a task waits for it, so this is a separate object.
         self._epoll = select.epoll()
         self._interval = interval
         self._watched: dict[int, Watched] = {}
 
     def watch(self, descriptor: int, connection: Watched) -> None:
         """Watch a socket."""
-        if not self._epoll.closed:  # else all connections are being cancelled
+        if not self._epoll.closed:  # if it is closed, all connections are being cancelled
             self._watched[descriptor] = connection
-            # Edge-triggered: registered once for the life of the connection. Errors are always reported.
+            # Edge-triggered, so that the socket is registered only once. Errors are always reported.
             self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
 
     def forget(self, descriptor: int, connection: Watched) -> None:
         """Stop watching a socket."""
-        # It may be closed already, which makes the system forget it, and its number may belong to another one by now.
+        # The socket may be closed already: the system has then forgotten it, and its number may belong to another one.
         if self._watched.get(descriptor) is connection:
             del self._watched[descriptor]
             with contextlib.suppress(OSError, ValueError):  # ValueError: the watch has ended
@@ -65,12 +65,12 @@ class Hangups:
                 with trio.CancelScope(deadline=trio.current_time() + self._interval) as waiting:
                     while True:
                         await trio.lowlevel.wait_readable(self._epoll)
-                        # At most as many events as epoll gives at once; the rest makes it readable again.
+                        # `poll` returns a limited number of events; if there are more, the object is readable again.
                         for descriptor, _ in self._epoll.poll(0):
                             connection = self._watched.get(descriptor)
                             if connection is not None and _is_hung_up(descriptor):
                                 connection.left()
-                # A client that fills the system's buffers keeps its own end from being seen: see how much waits.
+                # If a client fills the system's buffers, the end of its data can't arrive: check how much is waiting.
                 if waiting.cancelled_caught:
                     for connection in tuple(self._watched.values()):
                         connection.look()
@@ -79,8 +79,8 @@ class Hangups:
 def _is_hung_up(descriptor: int) -> bool:
     """Return whether the peer of a socket has closed its end.
 
-    An event alone does not say so: its number may have belonged to another socket, closed here, that a process being
-    started has inherited for a moment.
+    An event alone does not prove that: the number in it may be that of an earlier socket, which has been closed here
+    but which a process that is being started has inherited for a moment.
     """
     asked = select.poll()
     asked.register(descriptor, select.POLLRDHUP)

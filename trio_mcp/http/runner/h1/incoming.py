@@ -1,8 +1,8 @@
-"""Incoming data of a connection: the heads of requests, and their bodies. It does no I/O.
+"""Incoming data of a connection: the heads of requests, and their bodies. This module does no I/O.
 
 Two servers in a row that disagree about where a request ends can be made to see different requests (request smuggling).
-So everything that could be read in two ways is refused here, whatever the parser thinks of it: RFC 9112, sections 2.2,
-3, 5, 6.3 and 7.1.
+Therefore everything that could be read in two ways is refused here, whether or not the parser would accept it (RFC
+9112, sections 2.2, 3, 5, 6.3 and 7.1).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trio_mcp.http.runner.heads import check_head
 __all__ = ["RequestHead", "RequestHeads", "RequestReader"]
 
 MAX_SEEN: Final = 256
-"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
+"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields."""
 
 _HEAD = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + FIELD + rb"\r\n)*\r\n")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
 
-# The fields that frame the body, and others that differ from one request to the next of the same client or are secrets,
-# as far as they are valid and both parsers leave them as they are. RFC 9110, section 8.6; RFC 9112, section 6.1;
+# The fields that frame the body, and others that are secret or differ between the requests of one client, provided that
+# they are valid and both parsers leave them as they are. RFC 9110, section 8.6; RFC 9112, section 6.1;
 # 2025-11-25 `basic/transports`, Session Management; 2026-07-28 `basic/transports/streamable-http`, Request Metadata.
 _VARYING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|(transfer-encoding):[ \t]*(chunked)|"
@@ -42,9 +42,9 @@ class RequestHead:
 
     Attributes:
         method: The method.
-        target: The request target; of an absolute one, the path with the query.
+        target: The request target; if it is an absolute URL, only the path with the query.
         version: The HTTP version, such as ``"1.1"``.
-        fields: The other fields, with names in lower case.
+        fields: The fields, with names in lower case.
         expects: Whether the client waits for ``100 Continue`` before it sends the body.
         lasting: Whether the client leaves the connection open.
     """
@@ -62,7 +62,7 @@ class RequestHeads:
     """A parser of heads that remembers those seen before: a client repeats most of its head in every request.
 
     Args:
-        parse: What parses the fields.
+        parse: The function that parses the fields.
         limit: How many bytes a head may have.
     """
 
@@ -87,13 +87,14 @@ class RequestHeads:
             varying.append((name.lower(), value))
             if varying[-1][0] not in FRAMING:
                 continue
-            # Two are refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
+            # Two such fields are refused even if they agree: a proxy in front may have used only one of them, or
+            # neither.
             if framed:
                 raise FramingError(400, "the end of the request is ambiguous")
             framed = True
             length = None if value.lower() == b"chunked" else int(value)
-        # This is sound: each line left out is valid by itself, and nothing else in the head depends on its place, as a
-        # remembered head has no folded lines, and each of its lines ends with CR LF.
+        # Leaving these lines out is sound: each is valid by itself, and nothing else in the head depends on its place,
+        # because a remembered head has no folded lines, and each of its lines ends with CR LF.
         key = _VARYING.sub(b"", raw) if varying else raw
         head = self._seen.get(key)
         if head is None:
@@ -104,12 +105,12 @@ class RequestHeads:
                 self._seen[key] = head
         if length is None and head.version == "1.0":  # see `check_head`
             raise FramingError(400, "the end of the request is ambiguous")
-        # The list is always new: an application may change it.
+        # The list is always a new one, because an application may change it.
         return head, [*head.fields, *varying], length
 
     def _read(self, raw: bytes) -> RequestHead:
-        # This check precedes the parser, as parsers differ in what they let pass.
-        # One search for the whole head: one for each line would cost more than the parsers.
+        # This check precedes the parser, because parsers differ in what they accept. There is one search for the whole
+        # head: one for each line would cost more than the parsers.
         match = _HEAD.fullmatch(raw)
         if match is None:
             raise FramingError(400, "the head is malformed")
@@ -122,7 +123,7 @@ class RequestHeads:
             raise FramingError(400, "there must be one Host")
         named: dict[bytes, bytes] = {}
         for name, value in fields:
-            # A list may be spread over several lines (RFC 9110, section 5.3): a `close` in a second Connection counts.
+            # A list may be spread over several lines (RFC 9110, section 5.3): `close` may be in a second Connection.
             named[name] = named[name] + b"," + value if name in named else value
         # Valid fields of these names have been taken out, so the parser has no say in where a body ends.
         if b"content-length" in named:
@@ -148,10 +149,10 @@ class RequestReader:
     """The bytes that arrive on one connection.
 
     Args:
-        heads: What parses heads.
+        heads: The parser of heads.
 
     Attributes:
-        raw: The head of the request as it came.
+        raw: The head of the request as it arrived.
         complete: Whether the body of the request has been read to its end.
     """
 
@@ -165,7 +166,7 @@ class RequestReader:
 
     @property
     def ahead(self) -> int:
-        """How many bytes have arrived behind what was returned."""
+        """How many bytes have arrived that have not been returned."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
@@ -173,22 +174,22 @@ class RequestReader:
         self._buffer += data
 
     def head(self) -> tuple[RequestHead, Fields] | None:
-        """Return the head of the next request with all its fields; None if it has not arrived.
+        """Return the head of the next request with all its fields; None if not all of it has arrived.
 
         Raises:
             FramingError: If it is refused.
         """
         buffer = self._buffer
-        while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: after the body of an old client's request
+        while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: some old clients send this after a body
             del buffer[:2]
-        # The search goes three bytes back, as the four that end a head may come in two parts; and no further, or a head
-        # that comes byte by byte would take quadratic time.
+        # The search goes back three bytes, because the four that end a head may arrive in two parts. It goes no
+        # further: otherwise, a head that arrives byte by byte would take quadratic time.
         end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3)) + 4
         if not 4 <= end <= self._heads.limit:
             self._judge_part()
             self._searched = len(buffer)
             return None
-        # The head is kept as it came, for whatever takes the connection over.
+        # The head is kept as it arrived, for an application that takes the connection over.
         self.raw = bytes(buffer[:end])
         del buffer[:end]
         self._searched = 0
@@ -199,13 +200,13 @@ class RequestReader:
         return head, fields
 
     def _judge_part(self) -> None:
-        """Refuse what can't become a head, rather than wait for the rest of it.
+        """Refuse bytes that can't become a valid head, rather than wait for more.
 
-        The verdict must not depend on how the bytes were split, so it is the one on the shortest part that is refused.
+        The verdict must not depend on how the bytes were split, so it is that on the shortest part that can be refused.
         """
         buffer, limit = self._buffer, self._heads.limit
-        # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: without this its
-        # client would wait for the timeout.
+        # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: if it were not refused
+        # here, its client would wait until the timeout.
         if buffer and buffer[0] <= 0x20 and buffer != b"\r":
             raise FramingError(400, "this is not HTTP")
         if _BARE_LF.search(buffer, self._searched, limit + 1):
@@ -217,7 +218,7 @@ class RequestReader:
             raise FramingError(414, "the target is too long")
 
     def body(self) -> bytes:
-        """Return what has arrived of the body and was not returned yet, and set `complete` at its end.
+        """Return the part of the body that has arrived since the last call, and set `complete` at its end.
 
         Raises:
             FramingError: If its framing is refused.
@@ -227,7 +228,7 @@ class RequestReader:
             data = self._chunks.take(buffer)
             self.complete = self._chunks.complete
             return data
-        # Nearly always this is all of it, which is copied once and not twice.
+        # Nearly always the whole buffer belongs to the body, and is copied only once.
         data = bytes(buffer if len(buffer) <= self._left else buffer[: self._left])
         del buffer[: len(data)]
         self._left -= len(data)
@@ -235,7 +236,7 @@ class RequestReader:
         return data
 
     def rest(self) -> bytes:
-        """Return the head as it came and all that has arrived after it, and forget both."""
+        """Return the head as it arrived and everything that has arrived after it, and clear the buffer."""
         taken = self.raw + bytes(self._buffer)
         self._buffer.clear()
         return taken

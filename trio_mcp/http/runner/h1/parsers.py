@@ -1,4 +1,4 @@
-"""The parsers of the heads of requests, h11 and httptools, as far as they differ; the rest is in `heads`."""
+"""The two parsers of the heads of requests, h11 and httptools; what they have in common is in `incoming`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["ParseFields", "httptools_parser", "parse_with_h11"]
 ParseFields = Callable[[bytes], Fields]
 """Returns the fields of a whole head, which begins with a valid request line and ends with an empty line.
 
-Names are in lower case. Raises `FramingError` for what is not allowed."""
+Names are in lower case. Raises `FramingError` if something is not allowed."""
 
 
 def parse_with_h11(head: bytes) -> Fields:
     """Parse the fields of a head with h11; see `ParseFields`."""
-    # A new object for each head: what a connection object keeps track of is the body, and `Chunks` reads that.
+    # There is a new object for each head: a connection object also tracks the body, but `RequestReader` does that here.
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=len(head))
     connection.receive_data(head)
     try:
         request = connection.next_event()
     except h11.RemoteProtocolError as error:
-        # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, demands 400 if chunked is not
-        # the last one, as the end of the body is unknown then.
+        # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, requires 400 if chunked is not
+        # the last one, because the end of the body is unknown then.
         status = error.error_status_hint
         raise FramingError(400 if status == 501 else status, str(error)) from None
-    # Nothing else can come first, and the head is whole.
+    # The first event can only be a request, and the head is complete.
     assert isinstance(request, h11.Request)
     return list(request.headers)
 
@@ -43,7 +43,7 @@ class _Fields:
         self.found: Fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # llhttp leaves white space at the end; h11 does not (RFC 9110, section 5.5: it is not a part of the value).
+        # Unlike h11, llhttp keeps white space at the end, which is not part of the value (RFC 9110, section 5.5).
         self.found.append((name.lower(), value.rstrip(b" \t")))
 
 
@@ -53,7 +53,7 @@ def httptools_parser() -> ParseFields:
     Raises:
         RuntimeError: If httptools is not installed.
     """
-    # It is imported here, as it is an extra that the other runners don't need.
+    # httptools is imported here, because it is an optional dependency that the other runners don't need.
     try:
         import httptools
     except ImportError:
@@ -62,11 +62,12 @@ def httptools_parser() -> ParseFields:
 
     def parse_with_httptools(head: bytes) -> Fields:
         fields = _Fields()
-        # llhttp knows a fixed list of methods, and judges targets differently. The request line has been checked.
+        # llhttp accepts only a fixed list of methods, and judges targets differently. The request line has been
+        # checked.
         try:
             parser(fields).feed_data(b"POST / HTTP/1.1" + head[head.index(b"\r\n") :])
         except httptools.HttpParserUpgrade:
-            pass  # all of the head has been read; whether to change the protocol is the application's choice
+            pass  # the whole head has been read; whether to change the protocol is up to the application
         except httptools.HttpParserError as error:
             raise FramingError(400, str(error)) from None
         return fields.found

@@ -1,16 +1,16 @@
 """One connection on hypercorn, and the runner that makes it.
 
-Hypercorn 0.18 parses the protocol. This folder closes gaps in it, so that a peer's misbehaviour costs only its own
+Hypercorn 0.18 parses the protocol. This package closes gaps in it, so that a peer's misbehaviour affects only its own
 connection:
 
-* Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
-  down. HTTP/2 over TLS is, by ALPN; see `http2`.
+* Cleartext HTTP/2 is not served, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
+  down. HTTP/2 over TLS is served, by ALPN; see `http2`.
 * A peer that stops reading has a time limit, after which the connection is dropped; hypercorn waits for it in a shield.
-* The part of a body that the application leaves unread is dropped, also for a moment after the response, instead of
+* The part of a body that the application leaves unread is dropped, even for a moment after the response, instead of
   blocking the connection forever.
 * A client that leaves after it has sent its next request is noticed.
 * The idle timeout is a deadline, not a task for each request; the head and the body of a response are sent
-  together; and data that is already there is handled without waiting a turn of the event loop.
+  together; and data that has already arrived is handled without waiting a turn of the event loop.
 * An exception ends only its connection, with a line in the log.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["HttpConnection", "HypercornRunner"]
 
 
 class HypercornRunner:
-    """Hypercorn, for the connections of one server.
+    """The runner that uses hypercorn, for the connections of one server.
 
     Args:
         app: The ASGI application.
@@ -69,7 +69,7 @@ class HttpConnection:
     Args:
         app: The ASGI application.
         config: Hypercorn's configuration.
-        context: Hypercorn's context, whose `terminated` says that the server is ending.
+        context: Hypercorn's context, whose event `terminated` is set when the server is ending.
         limits: Limits on connections.
         stream: The connection's stream.
     """
@@ -82,7 +82,7 @@ class HttpConnection:
         self._limits = limits
         self.protocol: Any = None
         self._idle = True  # no request is under way
-        self._silent = False  # nothing has arrived since the deadline was set, and what arrives sets another
+        self._silent = False  # nothing has arrived since the deadline was set; the first bytes set another deadline
         self._left = trio.Event()  # nothing more will arrive
         self._taken = False  # the application has taken the connection over
 
@@ -98,11 +98,11 @@ class HttpConnection:
             self.protocol = self._choose_protocol(nursery)
             await self.protocol.initiate()
             await self.protocol_send(Updated(idle=True))
-            # The first head counts from the beginning of the connection.
+            # The time for the first head counts from the beginning of the connection.
             self._expect(self._limits.head_timeout)
             # An HTTP/2 client must send the preface within the time of a head; then the connection may be idle.
             self._silent = isinstance(self.protocol, Http2)
-            data: bytes | None = b"..."  # anything that enters the loop
+            data: bytes | None = b"..."  # any value that enters the loop
             with contextlib.suppress(ClientLeft):
                 while data:
                     data = await self.wire.receive()
@@ -114,7 +114,7 @@ class HttpConnection:
                         await self.protocol.handle(RawData(data))
             self._left.set()
             if not self._taken:  # otherwise the application has the connection now, and ends it
-                # This ends the streams, so that the applications learn that the client has left.
+                # This ends the streams, so that the application learns that the client has left.
                 await self.protocol.handle(Closed())
                 await self.wire.close()
 
@@ -131,7 +131,7 @@ class HttpConnection:
             address(socket.getsockname),
             self.protocol_send,
         )
-        # HTTP/2 is spoken over TLS alone, whatever the first bytes look like: see the docstring of this module.
+        # HTTP/2 is served only over TLS, whatever the first bytes are: see the docstring of this module.
         if wire.tls and wire.stream.selected_alpn_protocol() == "h2":
             return Http2(*given, write_timeout=self._limits.write_timeout)
         return Http1(*given, receive=wire.receive, patience=self._limits.write_timeout)
@@ -139,10 +139,10 @@ class HttpConnection:
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         """Take the connection over; see `Extras.take_over`."""
         if self._taken or not isinstance(self.protocol, Http1):
-            raise RuntimeError("the connection can't be taken over: it does not speak HTTP/1.1, or was taken before")
+            raise RuntimeError("the connection can't be taken over: it is not HTTP/1.1, or was taken over before")
         head = self.protocol.head_to_take()
         self._taken = True
-        # The reader only waits for the client to leave, and a stream must not have two readers.
+        # The reader now only waits for the client to leave, but a stream must not have two readers.
         self.wire.stop_waiting("the application takes the connection over")
         await self._left.wait()
         # The bytes after the head are the beginning of the other protocol; h11 has kept them unread.
@@ -161,13 +161,13 @@ class HttpConnection:
     async def protocol_send(self, event: Event) -> None:
         """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
         if isinstance(event, RawData):
-            # Hypercorn learns of a broken connection by this event alone: without it the streams would go on.
+            # Hypercorn learns of a broken connection only by this event: without it the streams would continue.
             if not await self.wire.send(event.data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):
             if self.protocol.has_unread_body:
-                # The reader drops what arrives. A reset now might destroy the response before the client has read it
-                # (RFC 9112, section 9.6).
+                # For a moment, the reader still drops what arrives: closing at once would reset the connection, which
+                # might destroy the response before the client has read it (RFC 9112, section 9.6).
                 await self.wire.end_sending()
                 with trio.move_on_after(DRAIN_TIME):
                     await self._left.wait()
@@ -175,9 +175,9 @@ class HttpConnection:
             await self.protocol.handle(Closed())
         elif isinstance(event, Updated):
             self._idle = event.idle
-            # Over HTTP/2 a PING is not the beginning of a request.
+            # Over HTTP/2 the next bytes need not begin a request: they may be a PING.
             self._silent = event.idle and isinstance(self.protocol, Http1)
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
-            # When the server began to end, a request was under way, so the connection could not end before now.
+            # A request may have been under way when the server began to end, so the connection ends only now.
             if self._context.terminated.is_set():
                 self.shut_if_idle()

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as hypercorn speaks it, hardened."""
+"""Hypercorn's HTTP/1.1, hardened."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ class Http1(H11Protocol):
 
     RFC 9110, section 7.8: a server may ignore an Upgrade.
 
-    The head of a response waits for the first piece of the body, as ASGI allows, and the last piece for the end: what
-    belongs together leaves together. A request whose end is ambiguous is refused with 400, and the connection ends.
+    The head of a response waits for the first piece of the body, as ASGI allows, and the last piece waits for the end,
+    so that they are sent together. A request whose end is ambiguous is refused with 400, and the connection ends.
 
     Attributes:
         ending: Whether the piece of the body that is being sent is the last one.
     """
 
     ending = False
-    _held: Sequence[bytes] = ()  # what leaves with the next event
-    _request: Any = None  # the last one
+    _held: Sequence[bytes] = ()  # sent with the next event
+    _request: Any = None  # the last request
     _framing = 0  # bytes of the body that were not content, less a quarter of the content
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
-        # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
+        # Hypercorn sets this event when the response has been sent, and `handle` waits for it before the next request.
         self.can_read = _NextRequest(self, receive, patience)
 
     def head_to_take(self) -> bytes:
         """Return the head of the request for an application that takes the connection over.
 
         Raises:
-            RuntimeError: If the request asks for no other protocol, or its body was read or its response begun.
+            RuntimeError: If the request asks for no other protocol, or its response has begun.
         """
         connection, request = self.connection, self._request
-        # h11 stops after the request only for another protocol, or because all of the response has been sent.
+        # h11 is PAUSED while the response is owed only if the request asks for another protocol.
         if connection.our_state is not h11.SEND_RESPONSE or connection.next_event() is not h11.PAUSED:
             raise RuntimeError("the connection can't be taken over: the request has no Upgrade, or has a response")
         fields = b"".join([b"%b: %b\r\n" % field for field in request.headers])
@@ -61,13 +61,13 @@ class Http1(H11Protocol):
         return self.connection.their_state is h11.SEND_BODY
 
     async def handle(self, event: Event) -> None:
-        """Act on bytes received. What has arrived of a body is passed on in one piece, however it was chunked."""
+        """Act on an event; content that has arrived together is passed on in one piece, however it was chunked."""
         if not isinstance(event, RawData):
             await super().handle(event)
             return
         connection, body = self.connection, bytearray()
-        # RFC 9112, section 9.6: after a request with "Connection: close" anything further is ignored. h11 would report
-        # an error, which would spoil the response to that request.
+        # RFC 9112, section 9.6: anything after a request with "Connection: close" is ignored. h11 would report an
+        # error, which would prevent the response to that request.
         if connection.their_state is not h11.MUST_CLOSE:
             connection.receive_data(event.data)
             self._framing += len(event.data)
@@ -79,10 +79,10 @@ class Http1(H11Protocol):
                 found = connection.next_event()
                 if isinstance(found, h11.Data):
                     body += found.data
-                    # Content pays for a quarter of itself; see `MAX_FRAMING`.
+                    # Each byte of content allows a quarter of a byte of framing; see `MAX_FRAMING`.
                     self._framing -= len(found.data) * 5 // 4
                     if self._framing > MAX_FRAMING:  # RFC 9112, section 7.1.1: limit chunk extensions
-                        raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
+                        raise h11.RemoteProtocolError("the chunks of the body have too much framing for their content")
                     continue
                 if body and self.stream is not None:
                     await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(body)))
@@ -90,7 +90,7 @@ class Http1(H11Protocol):
                 if not await self._goes_on(found):
                     break
             except h11.RemoteProtocolError as error:
-                # This is sent only if no response has begun: it would look like the rest of that one.
+                # The error is sent only if no response has begun: otherwise it would look like the rest of that one.
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
@@ -114,8 +114,8 @@ class Http1(H11Protocol):
         """Return the status for a malformed request: h11's suggestion, corrected in two cases."""
         status = error.error_status_hint
         if status == 501:
-            # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, demands 400 if chunked is
-            # not the last one, as the end of the body is unknown then.
+            # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, requires 400 if chunked is
+            # not the last one, because the end of the body is unknown then.
             return 400
         if status == 431 and self.connection.their_state is h11.ERROR and self.stream is None:
             # RFC 9112, section 3: 414 if the request line itself is too long.
@@ -156,7 +156,7 @@ class Http1(H11Protocol):
         self.keep_alive_requests += 1
         await self.context.mark_request()
         if stream.closed:
-            # Hypercorn has refused a host that is not in `server_names`, but does not say that the exchange has ended.
+            # Hypercorn has refused a host that is not in `server_names`, but has not reported the end of the exchange.
             await self.stream_send(StreamClosed(stream_id=STREAM_ID))
 
     async def _send_h11_event(self, event: Any) -> None:
@@ -164,7 +164,7 @@ class Http1(H11Protocol):
         try:
             parts: list[bytes] = connection.send_with_data_passthrough(event)
         except h11.LocalProtocolError:
-            # h11 sends nothing after an error of the peer, so the response has nowhere to go.
+            # h11 sends nothing after an error of the peer, so the response can't be sent.
             if connection.their_state != h11.ERROR:
                 raise
             return
@@ -182,7 +182,7 @@ class Http1(H11Protocol):
         if self.ending and isinstance(event, h11.Data):
             self._held = parts
             return
-        # Small parts are joined: a write and often a packet for each would cost more than the copy.
+        # Small parts are joined: a write, and often a packet, for each would cost more than the copy.
         if sum(map(len, parts)) <= PIECE:
             parts = [b"".join(parts)]
         for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
@@ -206,12 +206,12 @@ class ClientLeft(Exception):
 
 
 class _NextRequest(EventWrapper):
-    """The event that the reader waits for while a request must wait for the response to the one before.
+    """The event for which the reader waits while a request must wait for the response to the one before.
 
-    It reads on meanwhile, because otherwise no task would notice that the client has left.
+    While it waits it continues to read, because otherwise no task would notice that the client has left.
 
     Args:
-        protocol: The protocol, which gets the bytes that arrive meanwhile.
+        protocol: The protocol, which gets the bytes that arrive in the meantime.
         receive: Returns the next bytes; empty at the end, None when the time has run out.
         patience: Seconds to wait for the response once more has arrived than is kept.
     """
@@ -224,7 +224,7 @@ class _NextRequest(EventWrapper):
         self._left = False
 
     async def wait(self) -> None:
-        # This is raised only after the nursery is closed, or it would come out as an ExceptionGroup.
+        # The exception is raised only outside the nursery, which would wrap it in an ExceptionGroup.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             await super().wait()
@@ -233,7 +233,7 @@ class _NextRequest(EventWrapper):
             raise ClientLeft
 
     async def _watch(self) -> None:
-        """Read on, within bounds, to learn whether the client leaves."""
+        """Continue to read, within bounds, to learn whether the client leaves."""
         connection = self.protocol.connection
         room = MAX_RECEIVED - len(connection.trailing_data[0])
         while room > 0:
@@ -243,7 +243,7 @@ class _NextRequest(EventWrapper):
             connection.receive_data(data)
             room -= len(data)
         else:
-            # It is full. Without reading, nothing shows whether the client is still there, so its time is limited.
+            # There is no room left. Without reading, nothing shows whether the client has left, so its time is limited.
             await trio.sleep(self._patience)
         self._left = True
         await self.set()

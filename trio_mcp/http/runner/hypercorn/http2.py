@@ -1,15 +1,15 @@
-"""HTTP/2 as hypercorn speaks it, hardened so that trouble on one stream costs neither the others nor the server.
+"""Hypercorn's HTTP/2, hardened so that trouble on one stream affects neither the other streams nor the server.
 
 Hypercorn 0.18 leaves these gaps:
 
-* A peer that never opens a stream's window holds its request forever, even after the connection has ended, while the
-  data sent to it piles up.
+* If a peer never opens a stream's window, the request waits forever, even after the connection has ended, while its
+  data piles up.
 * Data on a stream whose response has ended ends the connection, and so does a path that is not ASCII.
-* After a number of requests the connection ends at once, with the requests under way. Here the number is not limited.
+* After a number of requests the connection ends at once, with the requests under way. Here there is no such limit.
 * A stream that the peer has reset is never forgotten, and keeps the connection from becoming idle.
 * The peer decides how many header fields are remembered to compress later ones.
-* A request that is cancelled while its head is being written ends the connection, or drops what others wait to send.
-* When the server ends, the last response goes out without its end.
+* A request that is cancelled while its head is being written ends the connection, or drops the data of other requests.
+* When the server ends, the last response is sent without its end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FRAME_HEAD = 9
 """Bytes of a frame's header (RFC 9113, section 4.1)."""
 
 MAX_TABLE = 4096
-"""Bytes of header fields remembered for compression, however many the client would allow: HPACK's default size.
+"""Bytes of header fields remembered for compression, even if the client would allow more: HPACK's default size.
 
 The encoder searches the table for every field that it writes."""
 
@@ -64,14 +64,14 @@ class Http2(H2Protocol):
         await super().handle(event)
         if isinstance(event, Closed):
             for buffer in tuple(self.stream_buffers.values()):
-                # Nothing will empty it any more, so wake the request that waits for that. Hypercorn closes the streams,
-                # but leaves their buffers.
+                # Nothing will empty the buffer any more, so wake the request that waits for that. Hypercorn closes the
+                # streams, but not their buffers.
                 await buffer.close()
 
     async def send_task(self) -> None:
-        """Send what is queued.
+        """Send the queued data.
 
-        Requests never write themselves: one cancelled half-way would break the connection.
+        Requests never write by themselves: one that is cancelled half-way would break the connection.
         """
         while not self.closed:
             try:
@@ -86,16 +86,16 @@ class Http2(H2Protocol):
     async def stream_send(self, event: StreamEvent) -> None:
         if isinstance(event, Response):
             fields = [(b":status", b"%d" % event.status_code), *event.headers, *self.config.response_headers("h2")]
-            with contextlib.suppress(ProtocolError):  # the stream has ended meanwhile
+            with contextlib.suppress(ProtocolError):  # the stream may have ended in the meantime
                 self.connection.send_headers(event.stream_id, fields)
-            # Hypercorn would flush here, in the task of the request. Only wake the sender instead: HPACK's state and
-            # the order of frames belong to the connection, so bytes that h2 has made must reach the wire.
+            # Hypercorn would flush here, in the task of the request, which may be cancelled. HPACK's state and the
+            # order of frames belong to the connection, so all bytes from h2 must be sent: only wake the sender.
             await self.has_data.set()
             return
         if not isinstance(event, (Body, EndBody)):
             await super().stream_send(event)
             return
-        # Each piece is pushed within the timeout, or the stream is given up: `push` waits for the peer's window.
+        # If a piece can't be pushed within the timeout, the stream is given up: `push` waits for the peer's window.
         for piece in _pieces(event):
             with trio.move_on_after(self._write_timeout) as waiting:
                 await super().stream_send(piece)
@@ -116,28 +116,29 @@ class Http2(H2Protocol):
             elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 if event.stream_id not in self.stream_buffers:
-                    # RFC 9113, section 8.1: NO_ERROR asks the client to stop sending; the response is already out
-                    # and didn't need the rest of the request.
+                    # RFC 9113, section 8.1: NO_ERROR asks the client to stop sending; the response has been sent, and
+                    # didn't need the rest of the request.
                     await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
             elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
             else:
                 await super()._handle_events([event])
-            # h2 adopts whatever table size the client allows for the encoder.
+            # For the encoder, h2 adopts whatever table size the client allows.
             if isinstance(event, h2.events.RemoteSettingsChanged):
                 encoder = self.connection.encoder
                 encoder.header_table_size = min(encoder.header_table_size, MAX_TABLE)
             if isinstance(event, h2.events.StreamReset):
-                # `super` has closed the stream, but would keep its buffer, and not notice that all are idle now.
+                # `super` has closed the stream, but has kept its buffer, and has not noticed that the connection may
+                # be idle now.
                 await self._forget(event.stream_id)
                 await self.send(Updated(idle=self.idle))
         # Flush our own acknowledgements: hypercorn flushes only after its own events.
         await self._flush()
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
-        # This differs from hypercorn's: it opens no WebSocket, has a `_Buffer`, leaves the method as it is (RFC 9110,
-        # section 9.1: it is case-sensitive), and has no count of requests that ends the connection.
+        # Unlike hypercorn's method, this one opens no WebSocket, uses a `_Buffer`, leaves the HTTP method as it is
+        # (which is case-sensitive: RFC 9110, section 9.1), and does not end the connection after a number of requests.
         stream_id, fields = request.stream_id, dict(request.headers)
         stream = HTTPStream(
             self.app,
@@ -166,12 +167,12 @@ class Http2(H2Protocol):
         )
         await self.context.mark_request()
         if stream.closed:
-            # Hypercorn has refused a host that is not in `server_names`, but does not say that the exchange has ended.
+            # Hypercorn has refused a host that is not in `server_names`, but has not reported the end of the exchange.
             await self.stream_send(StreamClosed(stream_id=stream_id))
 
     async def _send_data(self, stream_id: int) -> None:
         buffer = self.stream_buffers.get(stream_id)
-        with contextlib.suppress(KeyError, MissingStreamError):  # it has been forgotten meanwhile
+        with contextlib.suppress(KeyError, MissingStreamError):  # the stream may have been forgotten in the meantime
             await super()._send_data(stream_id)
         if buffer is not None and stream_id not in self.stream_buffers:
             await buffer.close()  # the end has been sent: wake the request that waits for that
@@ -183,8 +184,8 @@ class Http2(H2Protocol):
         """Return whether a body arrives in too many small frames, each of which costs time (RFC 9113, section 10.5)."""
         buffer = self.stream_buffers.get(event.stream_id)
         if not isinstance(buffer, _Buffer):
-            return False  # its response has ended
-        # The flow-controlled length includes padding. Content pays for a quarter of itself in framing.
+            return False  # the response on the stream has ended
+        # The flow-controlled length includes padding. Each byte of content allows a quarter of a byte of framing.
         buffer.framing += FRAME_HEAD + event.flow_controlled_length - len(event.data) * 5 // 4
         return buffer.framing > MAX_FRAMING
 
@@ -196,12 +197,12 @@ class Http2(H2Protocol):
         await self.send(Updated(idle=self.idle))
 
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
-        with contextlib.suppress(ProtocolError):  # it has ended already
+        with contextlib.suppress(ProtocolError):  # the stream may have ended already
             self.connection.reset_stream(stream_id, code)
         await self.has_data.set()
 
     async def _forget(self, stream_id: int) -> None:
-        """Drop what is queued on a stream, and wake the request that waits for it to be sent."""
+        """Drop the data queued on a stream, and wake the request that waits for it to be sent."""
         buffer = self.stream_buffers.pop(stream_id, None)
         if buffer is not None:
             self.priority.remove_stream(stream_id)
@@ -211,9 +212,9 @@ class Http2(H2Protocol):
 class _Buffer(StreamBuffer):
     """The data queued on a stream.
 
-    Two differences from hypercorn's: a request that adds data continues when there is room again, not whenever the
-    sender has tried; and a request that waits for the end continues when the end has been sent, because the connection
-    may be closed right after.
+    There are two differences from hypercorn's buffer: a request that adds data continues when there is room again, not
+    whenever the sender has tried; and a request that waits for the end continues only when the end has been sent,
+    because the connection may be closed right after that.
 
     Attributes:
         framing: Bytes received on the stream that were not content, less a quarter of the content.
@@ -231,7 +232,7 @@ class _Buffer(StreamBuffer):
 
 
 def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
-    """Yield an event's data piece by piece: each has its own timeout, and is copied only when its turn comes."""
+    """Yield an event's data in pieces, each of which has its own timeout and is copied only when its turn comes."""
     if isinstance(event, EndBody) or len(event.data) <= PIECE:
         yield event
         return
@@ -241,8 +242,8 @@ def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
 
 
 def _can_be_served(request: h2.events.RequestReceived) -> bool:
-    # h2 has checked the pseudo-header fields, but lets any bytes be a method or a path. CONNECT would open a WebSocket
-    # in hypercorn (RFC 8441).
+    # h2 has checked the pseudo-header fields, but accepts any bytes as a method or a path. CONNECT would make hypercorn
+    # open a WebSocket (RFC 8441).
     fields = dict(request.headers)
     method, path = fields[b":method"], fields.get(b":path")
     return _TOKEN.fullmatch(method) is not None and method != b"CONNECT" and path is not None and path.isascii()

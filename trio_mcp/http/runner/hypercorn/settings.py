@@ -1,4 +1,4 @@
-"""Hypercorn's configuration: the one that its runner has by default, and settings that are made from a given one."""
+"""Hypercorn's configuration: the default of its runner, and the settings that a given configuration asks for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuietConfig(Config):
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
-        # This is the wall clock, as a date is formatted.
+        # The wall clock is right here, because a date is formatted.
         now = int(time.time())
         if self._dated[0] != now:
             self._dated = (now, super().response_headers(protocol))
@@ -59,17 +59,17 @@ def settings_from(config: Config) -> ServerSettings:
 
 
 def _response_fields(config: Config) -> Fields:
-    # Hypercorn names itself, even in the responses of our own server.
+    # Hypercorn's fields name it as the server, but these may be for one of our own runners.
     return [field for field in config.response_headers("h11") if field[0] != b"server"]
 
 
 def _tls(config: Config) -> ssl.SSLContext | None:
     try:
         return config.create_ssl_context()
-    except OSError as exc:  # OpenSSL's errors are of this type, too; neither kind names a file
+    except OSError as exc:  # also the base class of OpenSSL's errors; none of these names a file
         files = {"certfile": config.certfile, "keyfile": config.keyfile, "ca_certs": config.ca_certs}
         named = ", ".join(f"{name}={path!r}" for name, path in files.items() if path is not None)
-        # The type stays: OpenSSL's numbers mean something else as numbers of the system.
+        # The type is kept: OpenSSL's numbers mean something else as error numbers of the system.
         raise type(exc)(exc.errno, f"can't serve TLS with {named}: {exc.strerror or exc}") from None
 
 

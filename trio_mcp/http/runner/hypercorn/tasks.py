@@ -21,10 +21,10 @@ TakeOver: TypeAlias = Callable[[], Awaitable[tuple[trio.abc.Stream, bytes]]]
 class Events(Extras):
     """The events of a request on their way from the connection to the application.
 
-    A memory channel would do, but two ends and their state for each request cost more than the events.
+    A memory channel would do, but its two ends and their state would cost more than the events of a request.
 
     Args:
-        most: How many may wait. While there are so many, the connection stops reading, and TCP slows the client down.
+        most: How many may wait. While that many wait, the connection stops reading, and TCP slows the client down.
         take_over: Takes the connection over.
 
     Attributes:
@@ -47,7 +47,7 @@ class Events(Extras):
         return {"type": "http.disconnect"} if self._ended else None
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """Return the next event, as ASGI asks."""
+        """Return the next event (`receive` of ASGI)."""
         while (event := self.receive_nowait()) is None:
             await self._change()
         return event
@@ -59,10 +59,10 @@ class Events(Extras):
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Hand an event over."""
-        # Earlier items stay, and are read first.
+        # Events that are waiting stay, and are read before a disconnect.
         if event["type"] == "http.disconnect":
-            # Nothing may wait here: this may run in the application's own task, as it sends the end of its response,
-            # with the request partly unread.
+            # This must not wait: it may run in the application's own task, while the application sends the end of its
+            # response with the request partly unread.
             self._ended = True
             self._wake()
             self.happened()
@@ -74,7 +74,7 @@ class Events(Extras):
             self._wake()
 
     def drop(self) -> None:
-        """Drop what the application has left unread, now and later, so that it holds up no connection."""
+        """Drop what the application has left unread, now and later, so that the connection never waits for it."""
         self._unwanted = True
         self._waiting.clear()
         self._wake()
@@ -92,7 +92,8 @@ class Events(Extras):
 class Tasks:
     """The task group in which hypercorn starts its tasks.
 
-    Here a body that the application leaves unread blocks no task, and an exception ends only its exchange.
+    Unlike hypercorn's own, it lets no task wait for a body that the application leaves unread, and an exception ends
+    only its exchange.
 
     Args:
         nursery: The nursery of the connection.
@@ -109,7 +110,7 @@ class Tasks:
         events = Events(config.max_app_queue_size, self._take_over)
         if scope["type"] == "http":
             scope["extensions"][EXTRAS] = events  # type: ignore[assignment]
-        # The application is not awaited here: hypercorn goes on to read the body, which the application waits for.
+        # The application is not awaited here: hypercorn has yet to read the body, for which the application waits.
         self.spawn(_run, app, scope, events, send)
         return events.put
 
@@ -120,8 +121,8 @@ async def _run(app: Any, scope: Any, events: Events, send: Callable[[Any], Await
     except Exception as exc:
         logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
     finally:
-        # The drop comes before the end is sent: the reader may be waiting in `put` for room, and would not read on.
+        # The events are dropped before the end is sent: the reader may be waiting in `put` for room, and must continue.
         events.drop()
-    # Tells hypercorn that the application has ended: it sends a 500 if there was no response.
+    # None tells hypercorn that the application has ended; it sends a 500 if there was no response.
     if not events.taken:
         await send(None)

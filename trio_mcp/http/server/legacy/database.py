@@ -22,7 +22,7 @@ __all__ = ["Database"]
 T = TypeVar("T")
 
 TOGETHER = 64
-"""How many operations one transaction may hold (chosen), so that the first of them need not wait for any number."""
+"""How many operations one transaction may contain (chosen), so that the first does not wait for any number of them."""
 
 IDLE = 10.0
 """Seconds without work after which the thread ends (chosen): a store need not be closed."""
@@ -30,15 +30,15 @@ IDLE = 10.0
 
 @attrs.define(eq=False)
 class _Job:
-    """An operation, and the task that waits for it; without ``work``, the database is to be closed."""
+    """An operation, and the task that waits for it; if ``work`` is None, the database is to be closed."""
 
     work: Callable[[sqlite3.Connection], Any] | None
     task: trio.lowlevel.Task = attrs.Factory(trio.lowlevel.current_task)
     token: trio.lowlevel.TrioToken = attrs.Factory(trio.lowlevel.current_trio_token)
 
     def done(self, result: outcome.Outcome[Any]) -> None:
-        """Wake the task. Called in the thread."""
-        with contextlib.suppress(trio.RunFinishedError):  # only after a crash of Trio, as the task can't leave before
+        """Wake the task. This is called in the thread."""
+        with contextlib.suppress(trio.RunFinishedError):  # only after a crash of Trio: the task can't end before that
             self.token.run_sync_soon(trio.lowlevel.reschedule, self.task, result)
 
 
@@ -46,10 +46,10 @@ class _Job:
 class Database:
     """An SQLite file, and the thread that opens, uses and closes it.
 
-    `trio.to_thread` would cost two thirds of an operation: a thread that stays has less to set up for each.
+    `trio.to_thread` would take two thirds of the time of an operation: a thread that stays has less to set up.
 
     Args:
-        path: The file, opened when first needed: see `SqliteFile.at`.
+        path: The file, which is opened when first needed: see `SqliteFile.at`.
         prepare: Called with each new connection, in the thread, outside a transaction.
 
     Attributes:
@@ -65,24 +65,24 @@ class Database:
     _bell: queue.SimpleQueue[None] = attrs.Factory(queue.SimpleQueue)  # rings once for each job
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call a function in the thread, in a transaction that its failure undoes, and return what it returns.
+        """Call a function in the thread, in a transaction that a failure undoes, and return its result.
 
-        While the transaction lasts, no other process writes.
+        No other process writes during the transaction.
 
-        The function may be called twice: if another one fails in the same transaction, each gets a transaction of
+        The function may be called twice: if another function fails in the same transaction, each gets a transaction of
         its own.
 
         Raises:
             Exception: Whatever opening the database, the function or the transaction raises.
 
-        If it is cancelled before the thread has taken the function, the function is not called. After that, it waits
-        for the end of the transaction, and returns.
+        If cancelled before the thread has taken the function, the function is not called. If cancelled later, this
+        waits for the end of the transaction, and returns the result.
         """
         result: T = await self._submit(work)
         return result
 
     async def close(self) -> None:
-        """Close the database after what waits; `run` opens it again."""
+        """Close the database after the operations that are waiting; `run` opens it again."""
         await self._submit(None)
 
     async def _submit(self, work: Callable[[sqlite3.Connection], Any] | None) -> Any:
@@ -95,7 +95,7 @@ class Database:
             self._bell.put(None)
         else:
             try:
-                # Trio's threads don't keep the process alive, and are used again.
+                # Trio's threads don't keep the process alive, and are reused.
                 trio.lowlevel.start_thread_soon(self._serve, lambda _: None, "event store")
             except BaseException:
                 with self._lock:
@@ -128,7 +128,7 @@ class Database:
                         return
 
     def _take(self) -> list[_Job]:
-        """Return the jobs for the next transaction; closing stands alone."""
+        """Return the jobs for the next transaction; a job that closes the database is returned alone."""
         jobs: list[_Job] = []
         with self._lock:
             while self._jobs and len(jobs) < TOGETHER and not (jobs and self._jobs[0].work is None):
@@ -147,7 +147,7 @@ class Database:
             try:
                 values = self._opened().transact([job.work for job in group if job.work is not None])
             except LockedFile as exc:
-                # If each were to wait for the lock, the last would wait for half an hour.
+                # If each job waited for the lock in turn, the last one would wait for half an hour.
                 for job in chain(group, *groups):
                     job.done(outcome.Error(LockedFile(*exc.args)))
                 return
@@ -155,7 +155,7 @@ class Database:
                 if len(group) == 1:
                     group[0].done(outcome.Error(exc))
                 else:
-                    groups = [[job] for job in group]  # all was undone; alone, each shows whether it fails
+                    groups = [[job] for job in group]  # all were undone; alone, each shows whether it fails
             else:
                 for job, value in zip(group, values, strict=True):
                     job.done(outcome.Value(value))

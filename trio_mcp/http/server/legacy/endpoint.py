@@ -28,7 +28,7 @@ from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
 
-# Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
+# Ten seconds (chosen), because sessions end much less often than requests, whose refusals say one second.
 TOO_MANY_SESSIONS: Final = refuse(
     503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
 )
@@ -38,7 +38,7 @@ class Endpoint(LegacyEndpoint):
     """The legacy era at an endpoint.
 
     Args:
-        run: The run of the server, whose nursery holds the sessions' tasks.
+        run: The run of the server, in whose nursery the sessions' tasks run.
         options: The settings of the endpoint.
     """
 
@@ -47,17 +47,17 @@ class Endpoint(LegacyEndpoint):
     def __init__(self, run: HostedRun, options: HttpOptions) -> None:
         self._run = run
         self._options = options
-        # Three views of the sessions: every one that runs (stateless, HTTP+SSE and ending ones, too), those that a
-        # client can name, and those of them that no HTTP request is using.
+        # There are three views of the sessions: all that are running (including stateless, HTTP+SSE and ending ones),
+        # those that a client can name, and those of the latter that no HTTP request is using.
         self._live: set[HttpSession] = set()
         self._sse = None if options.settings["sse_path"] is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
-        self._idle: OrderedDict[str, float] = OrderedDict()  # idle since when; the longest comes first
+        self._idle: OrderedDict[str, float] = OrderedDict()  # when each became idle; the longest comes first
         self._watching = False
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        # To anyone but its owner, this session must look like an unknown one in every respect.
+        # To anyone but its owner, a session must look like an unknown one in every respect.
         if session is not None and session.owner == owner and not session.connection.closed:
             revision = session.revision
             if revision is not None:
@@ -77,7 +77,7 @@ class Endpoint(LegacyEndpoint):
                 self._rest(session)
 
     def _use(self, session_id: str | None) -> HttpSession:
-        """Return a session for one of its HTTP requests; it can't expire before `_rest`."""
+        """Return a session for one of its HTTP requests; the session can't expire before `_rest` is called."""
         session = self._sessions[session_id or ""]
         self._idle.pop(session.id, None)
         return session
@@ -86,7 +86,7 @@ class Endpoint(LegacyEndpoint):
         self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage
     ) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
-        # There was no handshake: the version header is all that is known of the client.
+        # There was no handshake: only the version header says something about the client.
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
         # The session runs in the task of this exchange: nothing of it outlives the POST.
@@ -98,7 +98,7 @@ class Endpoint(LegacyEndpoint):
                 session.end("the exchange has ended")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
+        # Sessions that have not finished the handshake give way first: opening one costs a scanner nothing.
         if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
             await answer.refuse(TOO_MANY_SESSIONS)
             return
@@ -114,7 +114,7 @@ class Endpoint(LegacyEndpoint):
         except BaseException:
             self._remove(session, "initialize got no response")
             raise
-        # The session starts to idle before its id is sent: if that fails, it expires like any other.
+        # The session becomes idle before its id is sent: if sending fails, it expires like any other.
         if isinstance(result, Response):
             self._rest(session)
         else:
@@ -122,10 +122,10 @@ class Endpoint(LegacyEndpoint):
         await answer.whole(200, data, ((SESSION_ID, session.id),) if isinstance(result, Response) else ())
 
     def _made_room(self) -> bool:
-        """End the oldest session whose client sent ``initialize`` and nothing since, as scanners do.
+        """End the longest idle session whose client has not finished the handshake, such as a scanner.
 
         Returns:
-            Whether there was one.
+            Whether there was such a session.
         """
         for session in map(self._sessions.__getitem__, self._idle):
             if not session.connection.initialized:
@@ -146,7 +146,7 @@ class Endpoint(LegacyEndpoint):
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
         session = self._sessions[opening.session or ""]
         self._remove(session, "the client has ended the session", forget=True)
-        # The response comes after the store has forgotten the session: then its events are really gone.
+        # The response is sent only when the store has forgotten the session, so that its events are really gone.
         await session.over.wait()
         await answer.whole(204)
 
@@ -168,7 +168,7 @@ class Endpoint(LegacyEndpoint):
                 break
             if not events:
                 break
-            # This waits for the first page: before that the refusal may still be sent instead.
+            # The response starts only with the first page: before that, the refusal may still be sent instead.
             if not answer.started:
                 await answer.start_events()
             for event in events:
@@ -181,8 +181,7 @@ class Endpoint(LegacyEndpoint):
         session = self._sessions.get(request.headers.get(SESSION_ID) or "")
         if session is None or session.owner != request.owner:
             return
-        # A malformed response has an id and expects nothing in return; only such a message may fail
-        # our request.
+        # Only a malformed response, which has an id and expects no response, may make our request fail.
         if not message.expects_answer and message.id is not None:
             session.feed(message)
 
@@ -204,7 +203,7 @@ class Endpoint(LegacyEndpoint):
     # --- the end of the server -----------------------------------------------------------------------------------
 
     def end(self) -> None:
-        # Streams of requests end with their responses; only the one of no request would go on forever.
+        # Streams of requests end with their responses; only the stream for messages of no request would never end.
         for session in self._sessions.values():
             session.router.rest.end()
         if self._sse is not None:
@@ -225,7 +224,7 @@ class Endpoint(LegacyEndpoint):
             sse_sessions=0 if self._sse is None else len(self._sse),
             exchanges=sum(each.exchanges for each in self._live),
             listening=sum(each.router.rest.writer is not None for each in self._live),
-            streams=sum(len(each.router.streams) - 1 for each in self._live),  # without the one of no request
+            streams=sum(len(each.router.streams) - 1 for each in self._live),  # without that of no request
             unanswered=sum(each.router.unanswered for each in self._live),
             unstored=sum(each.router.unstored for each in self._live),
             watching=self._watching,
@@ -240,7 +239,7 @@ class Endpoint(LegacyEndpoint):
         session.end(why)
 
     def _rest(self, session: HttpSession) -> None:
-        """Start the session's idle time, unless another HTTP request of it is being served."""
+        """Start the session's idle time, unless another of its HTTP requests is being served."""
         if session.id not in self._sessions or session.exchanges:
             return
         if session.connection.closed:
@@ -252,8 +251,8 @@ class Endpoint(LegacyEndpoint):
             self._run.nursery.start_soon(self._watch)
 
     async def _watch(self) -> None:
-        """End sessions that are not used any more, for as long as there are sessions."""
-        # One task and one deadline for all: idle sessions are in the order in which they became idle, and all have the
+        """End sessions that are no longer used, for as long as there are sessions."""
+        # One task and one deadline suffice: idle sessions are in the order in which they became idle, and all have the
         # same timeout, so the first is always the next to expire.
         timeout = self._options.settings["session_timeout"]
         try:
@@ -261,12 +260,12 @@ class Endpoint(LegacyEndpoint):
                 now = trio.current_time()
                 first = next(iter(self._idle.items()), None)
                 if first is None or first[1] + timeout > now:
-                    # A session that becomes idle while this sleeps expires no earlier than the deadline slept for.
+                    # A session that becomes idle during this sleep expires no earlier than the sleep ends.
                     await trio.sleep_until((now if first is None else first[1]) + timeout)
                     continue
                 session = self._sessions[first[0]]
-                if session.connection.busy:  # its client has left, and may come back for the response
-                    # A handler that waits for the client's response would keep the session forever.
+                if session.connection.busy:  # the client has left, and may come back for the response
+                    # A handler that waits for a response from the client would keep the session forever.
                     session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
@@ -285,7 +284,7 @@ class SseSessions:
     Args:
         run: The run of the server.
         options: The settings of the endpoint.
-        live: The set that holds each session while it runs.
+        live: The set that contains each session while it runs.
     """
 
     def __init__(self, run: HostedRun, options: HttpOptions, live: set[HttpSession]) -> None:
@@ -304,7 +303,7 @@ class SseSessions:
             return TOO_MANY_SESSIONS
         session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
         # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
-        # The query carries the session, as this transport has no header for it.
+        # The query names the session, because this transport has no header for it.
         where = f"{quote(request.root)}{self._options.settings['message_path']}?session_id={session.id}"
         session.greeting = encode_event(where.encode(), event="endpoint")
         self._sessions[session.id] = session
@@ -326,12 +325,13 @@ class SseSessions:
             return refuse(
                 404, f"the session is unknown or has ended: open a stream at {self._options.settings['sse_path']}"
             )
-        # The session is looked up again after this wait: its stream, and so the session, may have ended meanwhile.
+        # The session is looked up again after this wait: its stream, and so the session, may have ended in the
+        # meantime.
         text = await body()
         if text is None:
             return None
         session = self._named(request)
-        if session is None:  # it ended while the body was read
+        if session is None:  # the session ended while the body was read
             return refuse(404, f"the session has ended: open a stream at {self._options.settings['sse_path']}")
         message = decode(text)
         note_message(request.scope, message)
@@ -346,9 +346,9 @@ class SseSessions:
         try:
             session.feed(message, request.metadata, held)
         finally:
-            held.release()  # a handler that was started keeps it
+            held.release()  # if a handler was started, it keeps the message counted
         session.extend(end_of(request))
-        if type(message) is Malformed:  # a response, if one is due, goes out on the stream
+        if type(message) is Malformed:  # if a response is due, it is sent on the stream
             return refuse(400, ErrorData(message.code, message.reason))
         await answer.whole(202)
         return None
@@ -361,7 +361,7 @@ class SseSessions:
 
     def end_when_idle(self) -> None:
         """Refuse new work, and end each session as soon as it has no request under way."""
-        # A session ends with its stream, and responses to requests under way still have to go out on it.
+        # A session ends with its stream, on which the responses to requests under way still have to be sent.
         self._leaving = True
         for session in self._sessions.values():
             session.start_soon(partial(_end_when_settled, session))

@@ -42,23 +42,23 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
 MAX_JOINED: Final = 64 * 1024
-"""Bytes of a message up to which the priming event is put before it. Chosen: a longer one costs more to copy."""
+"""Bytes of the longest message that is joined to the priming event. Chosen: a longer one costs more to copy."""
 PRIMING_DELAY: Final = 0.02
-"""Seconds that a priming event may wait for the first message, to leave together with it. Chosen: most calls are over
-by then, and cost a quarter less; and a client that is cut off so soon may not have had the event in any case."""
+"""Seconds that a priming event may wait to be sent together with the first message. Chosen: most calls are over by
+then, and cost a quarter less; and a client that is cut off so soon might not have received the event in any case."""
 
 
 def key_of(session_id: str, owner: Owner | None) -> str:
     """Return the name of a session in an event store.
 
-    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it, so that no
+    The name is a digest, so that a reader of the store can't use the sessions. It depends on the owner, so that no
     other owner finds the events, not even in another run.
     """
     whole = session_id if owner is None else json.dumps([session_id, *owner])
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-# It leaves out the session: the header names that, and so an event id of one session can't lead into another.
+# The id does not name the session, because the header does; so an event id of one session can't lead into another.
 def event_id(stream: int, number: int) -> str:
     """Return the id of an event: the number of its stream, and its number in the stream."""
     return f"{stream}-{number}"
@@ -67,31 +67,31 @@ def event_id(stream: int, number: int) -> str:
 def read_event_id(text: str) -> tuple[int, int] | None:
     """Return the stream and the number that an event id names; None if it is not one of our ids."""
     stream, dash, number = text.partition("-")
-    # Fewer than 19 digits: a store may keep signed 64-bit numbers, which end at a number of 19 digits.
+    # Only numbers of fewer than 19 digits are sure to fit into the signed 64-bit integers that a store may use.
     if not (dash and text.isascii() and all(part.isdigit() and len(part) < 19 for part in (stream, number))):
         return None
     return int(stream), int(number)
 
 
 class HttpSession:
-    """A session: a connection that is fed by POSTs, and a router for the messages it sends.
+    """A session: a connection to which POSTs feed messages, and a router for the messages that the connection sends.
 
     Args:
         run: The run of the server.
         options: The settings of the endpoint.
-        live: The set that holds the session while it runs.
+        live: The set that contains the session while it runs.
         stateless: Whether the session serves a single POST.
         one_stream: Whether everything goes on the stream for messages of no request, as in HTTP+SSE.
-        owner: To whom it belongs, where tokens are judged.
+        owner: The owner of the session; None if no tokens are judged.
 
     Attributes:
         owner: The owner, as given.
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
-        greeting: The event that a client gets first on a stream; None for an event id to reconnect with.
+        greeting: The first event of a stream, over HTTP+SSE; None for a priming event or a comment.
         exchanges: How many HTTP requests of the session are being served.
-        forgotten: Whether the client has no more use for the session, so that its stored events are deleted, too.
+        forgotten: Whether the client has no further use for the session, so that its stored events are deleted, too.
         over: Set when the session has ended completely.
     """
 
@@ -105,13 +105,14 @@ class HttpSession:
         one_stream: bool = False,
         owner: Owner | None = None,
     ) -> None:
-        # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure. 256 bits.
+        # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure (256 bits).
         self.id = "" if stateless else secrets.token_urlsafe(32)
         store = None if stateless or one_stream else options.settings["event_store"]
         self.router = StreamRouter(
             self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
         )
-        # POSTs feed it, and it reads no link: an idle session has a single task, whose nursery runs the handlers.
+        # POSTs feed the connection, which reads no link: an idle session has a single task, whose nursery runs
+        # handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.owner = owner
         self.greeting: bytes | None = None
@@ -127,12 +128,12 @@ class HttpSession:
 
     @property
     def revision(self) -> str | None:
-        """The revision that the session speaks; None before the handshake."""
+        """The revision that the session uses; None before the handshake."""
         client = self.connection.client
         return None if client is None else client.revision
 
     async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the session's tasks until `end`. A failure costs this session only."""
+        """Run the session's tasks until `end` is called. A failure affects only this session."""
         self._live.add(self)
         try:
             async with trio.open_nursery() as nursery:
@@ -142,8 +143,8 @@ class HttpSession:
                 try:
                     await trio.sleep_forever()
                 finally:
-                    # This can't wait: closing the nursery takes a turn of the event loop, in which a POST could still
-                    # find the session open.
+                    # The session must end at once: closing the nursery takes a turn of the event loop, in which a POST
+                    # could still find the session open.
                     self.end("the server has ended")
         except Exception:
             logger.exception("an HTTP session failed")
@@ -153,8 +154,8 @@ class HttpSession:
             await self._last_words()
 
     async def _last_words(self) -> None:
-        # Messages that were sent before the end can still be fetched if the store outlives this run. This is shielded
-        # because the server may be cancelled, but for no longer than the close grace.
+        # Messages that were sent before the end can still be fetched if the store outlives this run. Storing them is
+        # shielded, because the server may be cancelled, but for no longer than the close grace.
         try:
             with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
@@ -167,9 +168,9 @@ class HttpSession:
             self.over.set()
 
     def end(self, why: str) -> None:
-        """End the session: handlers are cancelled, streams end. Repeating it does nothing."""
+        """End the session: cancel its handlers, and end its streams. Calling this again does nothing."""
         self.connection.end(why)
-        # None the second time: cancelling the nursery makes `host` call this again.
+        # The nursery is None the second time: cancelling it makes `host` call this again.
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.cancel_scope.cancel(why)
@@ -179,20 +180,20 @@ class HttpSession:
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
         """Serve a POST."""
         message, metadata = accepted.message, request.metadata
-        if self.connection.closed:  # only a stateless session, which the end of the server closed as it was opened
+        if self.connection.closed:  # only a stateless session that the end of the server has closed at once
             await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
             return
         if not accepted.owes_answer:
             self.feed(message, metadata, held)
             await answer.whole(202)
             return
-        # Two requests with one id would make responses and cancellations ambiguous: each could be meant for either.
+        # Two requests with the same id would make responses and cancellations ambiguous.
         ids = _requests_in(message)
         taken = [request_id for request_id in ids if self.router.of_request(request_id) is not None]
         if taken or len(set(ids)) < len(ids):
             await answer.refuse(refuse(400, "the id of the request is already in use", taken[0] if taken else None))
             return
-        # The errors for a batch without a valid request can't be routed, as no stream is known by their ids.
+        # The errors for a batch without a valid request can't be routed, because no stream has their ids.
         if not ids and type(message) is Batch:
             self.feed(message, metadata, held)
             errors = tuple(
@@ -202,7 +203,7 @@ class HttpSession:
             )
             await answer.whole(400, encode(Batch(errors)))
             return
-        # Open the stream first: feeding may respond at once, and the response must find its stream.
+        # The stream is opened first: feeding may produce a response at once, which must find its stream.
         stream = self.router.open(ids, may_stream=accepted.may_stream)
         self.feed(message, metadata, held)
         await self._carry(stream, request, answer, 0, at_once=False)
@@ -213,7 +214,7 @@ class HttpSession:
         await self._carry(stream, request, answer, stream.start, at_once=True, until=end_of(request))
 
     def extend(self, until: float) -> None:
-        """Keep the stream open for as long as a newer token of the same owner holds (HTTP+SSE)."""
+        """Keep the stream open for as long as a newer token of the same owner is valid (HTTP+SSE)."""
         if (writer := self.router.rest.writer) is not None:
             writer.expires = max(writer.expires, until)
 
@@ -231,8 +232,8 @@ class HttpSession:
             await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
             return
         turn = 0
-        # A client may ask twice if its first connection died unnoticed. Asking the store takes an await, so both may
-        # wait there: the turn tells which is the newest.
+        # A client may ask twice if its first connection died unnoticed. Both requests may then wait for the store: the
+        # turn shows which is the newest.
         if stream is not None:
             turn = stream.turn = stream.turn + 1
         try:
@@ -241,11 +242,11 @@ class HttpSession:
             await answer.refuse(refuse(410, f"{exc}; repeat the request"))
             return
         if stream is None:
-            # The stream has ended, and everything sent on it is in the store: a stand-in that only replays.
+            # The stream has ended, and everything sent on it is in the store: this stand-in only replays that.
             stream = NumberedStream(number, set(), stored=True, ended=True)
-            # An empty result means that the client has everything.
+            # If there are no events, the client has received everything.
             stream.last = stream.ready = events[-1].number if events else cursor
-        elif stream.turn != turn:  # the client opened it again while the store was asked: this response is abandoned
+        elif stream.turn != turn:  # the client has opened the stream again in the meantime: abandon this response
             await answer.start_events()
             await answer.finish()
             return
@@ -254,7 +255,8 @@ class HttpSession:
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Feed a message from the client to the connection."""
         items: Sequence[Any] = message.items if type(message) is Batch else (message,)
-        # This comes first: the loss of a stream must not fail a request of the server that has its response.
+        # Responses are recorded first: the loss of a stream must not fail a request of the server that has its
+        # response.
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
@@ -265,8 +267,8 @@ class HttpSession:
         for item in items:
             if type(item) is Notification and item.method == "notifications/cancelled":
                 request_id: Any = (item.params or {}).get("requestId")
-                # A cancelled request gets no response, so its stream ends here. One that is still served was not
-                # cancelled after all, and its response will end the stream.
+                # A cancelled request gets no response, so its stream ends here. A request that is still being served
+                # was not cancelled after all, and its response will end the stream.
                 if type(request_id) in (int, str) and not self.connection.serves(request_id):
                     self.router.release(request_id)
 
@@ -284,10 +286,10 @@ class HttpSession:
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: NumberedStream, cursor: int) -> bytes:
-        """Return the bytes that a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
+        """Return the bytes to send first: the greeting, an id to reconnect with (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
-        # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the
+        # There is at least a comment: the runner sends the head together with the first piece of the body, and the
         # client waits for the head.
         return (
             encode_priming_event(event_id(stream.number, cursor), self._options.settings["retry"])
@@ -305,12 +307,12 @@ class HttpSession:
         at_once: bool,
         until: float = math.inf,
     ) -> None:
-        """Write a stream to one HTTP response, after a given number, until the stream ends or either side closes it."""
+        """Write a stream after the cursor to one HTTP response, until it ends or either side closes the response."""
         writer = Writer(expires=until)
         extras = request.extras
 
         def left() -> None:
-            if not answer.finished:  # the end of a complete response is reported in the same way
+            if not answer.finished:  # the end of a complete response also calls this function
                 writer.leave()
                 stream.wake()
 
@@ -332,7 +334,8 @@ class HttpSession:
             self.router.tidy(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
-        # This is outside the writer's scope: a response whose stream a newer one took over still gets its end.
+        # This is outside the writer's scope: if a newer response has taken over the stream, this one still gets its
+        # end.
         if not writer.gone and not answer.finished:
             await self._finish(stream, writer, answer)
 
@@ -344,7 +347,7 @@ class HttpSession:
         elif await self._write_alone(stream, writer, answer, cursor):
             return
         with writer.scope:
-            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been cancelled while it waited
+            await trio.lowlevel.checkpoint_if_cancelled()  # the scope may have been cancelled during the wait
             if at_once or (writer.first and (stream.ready <= cursor or writer.until is not None)):
                 await answer.start_events()
                 await answer.send(writer.take_first())
@@ -356,11 +359,11 @@ class HttpSession:
         Most responses come alone, and writing them as a stream would cost a third of their time.
 
         Returns:
-            Whether it was written. False if there is more than the response, or nothing.
+            Whether the response was written; False if there is more than the response, or nothing.
         """
-        # A POST waits for its first message, as a single response goes out as JSON. With a priming event the client can
-        # resume from the start, so there the stream begins soon in any case. Otherwise there is no deadline: no head
-        # has been sent, so no silence needs a comment.
+        # A POST waits for its first message, because a single response is sent as JSON. If there is a priming event,
+        # from which the client can resume, the wait is short. Otherwise there is no deadline: no head has been sent, so
+        # no comment is needed during silence.
         if self.primes and stream.may_stream and not stream.ended:
             writer.first = self._first_event(stream, cursor)
         with trio.move_on_after(PRIMING_DELAY) if writer.first else contextlib.nullcontext():
@@ -368,7 +371,7 @@ class HttpSession:
                 await stream.change()
         if writer.until is not None or writer.scope.cancel_called or not stream.complete or stream.ready != 1:
             return False
-        # It needs no scope: it is a single write, which ends with the connection at the latest.
+        # This needs no scope: it is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
         return True
 
@@ -387,7 +390,7 @@ class HttpSession:
         elif self.connection.closed:
             await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
         else:
-            await answer.whole(202)  # its client has cancelled the request
+            await answer.whole(202)  # the client has cancelled the request
 
     def _left(self, stream: NumberedStream) -> None:
         """React to a client that has left.
@@ -402,7 +405,7 @@ class HttpSession:
 
     async def _write(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
         while cursor is not None:  # noqa: ASYNC913 - every turn that is not the last has a checkpoint
-            # The server closes the response early (2025-11-25, SEP-1699): the client polls, coming back for the rest.
+            # The server closes the response early (2025-11-25, SEP-1699): the client polls by coming back for the rest.
             if writer.until is not None and cursor >= writer.until:
                 if writer.retry is not None:
                     await answer.send(encode_retry(writer.retry))
@@ -422,15 +425,16 @@ class HttpSession:
                 await stream.change()
 
     async def _write_ready(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> int | None:
-        """Write the messages after the cursor, and return the new one; None if nothing may follow."""
-        # This is a separate method: in variables of `_write`, a long message would stay in memory until the next one.
+        """Write the messages after the cursor, and return the new cursor; None if nothing may follow."""
+        # This is a separate method, because variables of `_write` would keep a long message in memory until the next
+        # one.
         events = await self._next(stream, writer, cursor)
         if events is None:
             return None
         if writer.first and len(events[0].data) > MAX_JOINED:
             await answer.start_events()
             await answer.send(writer.take_first())
-        # A response with nothing before it is sent in one piece, as JSON if the client needs no ids.
+        # A response with nothing before it is sent in one piece: as an event after a priming event, otherwise as JSON.
         only = len(events) == 1 and stream.complete and events[0].number == stream.last
         if not answer.started and only:
             stream.taken = stream.last
@@ -458,12 +462,12 @@ class HttpSession:
         return cursor
 
     def _is_over(self, writer: Writer) -> bool:
-        """Return whether the token has expired with which a stream was opened."""
-        # HTTP+SSE has only this stream, so the responses to requests under way come first.
+        """Return whether a stream must end because the token with which it was opened has expired."""
+        # HTTP+SSE has only one stream, which must last until the requests under way have their responses.
         return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
     async def _next(self, stream: NumberedStream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
-        # With a store, the queue may begin after a gap, or with what a replay has sent already.
+        # With a store, the queue may begin after a gap, or with messages that a replay has already sent.
         events = stream.take()
         if self.router.store is None or (events and events[0].number == cursor + 1):
             return events
@@ -475,10 +479,10 @@ class HttpSession:
             return None
 
     async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
-        """Return what the store has of a stream after a number.
+        """Return the stored events of a stream after a number.
 
         Raises:
-            EventsLost: If the store says so, or has failed.
+            EventsLost: If the store raises it, or has failed.
         """
         assert self.router.store is not None
         try:
@@ -497,7 +501,7 @@ def _encoded(stream: NumberedStream, event: StoredEvent) -> bytes:
 
 @contextlib.asynccontextmanager
 async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIterator[None]:
-    """Call ``left`` if the client leaves during the block; for other ASGI servers than our own runners."""
+    """Call ``left`` if the client leaves during the block; for ASGI servers other than our own runners."""
 
     async def watch() -> None:
         await request.gone()

@@ -26,31 +26,31 @@ class LockedFile(sqlite3.OperationalError):
 
 
 class SqliteFile:
-    """A file, open as long as it has users. Its methods may be called in any thread, and wait for each other.
+    """A file that is open as long as it has users. Its methods may be called in any thread, and wait for each other.
 
-    SQLite locks a file with POSIX locks. They belong to the process: when it closes any descriptor of the file, all its
-    locks are gone. Another process then believes that it is the last to use the file, and deletes the ``-wal`` beside
-    it, with what was committed (https://www.sqlite.org/howtocorrupt.html, section 2.2). So nothing but SQLite opens a
-    file that exists, and all names that lead to it in this process lead to one connection.
+    SQLite locks a file with POSIX locks, which belong to the process: when the process closes any descriptor of the
+    file, all its locks are gone. Another process then believes that it is the last to use the file, and deletes the
+    ``-wal`` file beside it, with what was committed (https://www.sqlite.org/howtocorrupt.html, section 2.2). Therefore
+    nothing but SQLite opens a file that exists, and all names of a file in this process lead to one connection.
     """
 
     def __init__(self, name: str, real: Path | None = None, identity: tuple[int, int] | None = None) -> None:
         self._name = name
         self._real = real
         self._identity = identity
-        self._lock = threading.Lock()  # for what follows; held while the file is opened, used and closed
+        self._lock = threading.Lock()  # for the next two; held while the file is opened, used and closed
         self._users = 0
         self._connection: sqlite3.Connection | None = None
 
     @classmethod
     def at(cls, path: str | bytes) -> SqliteFile:
-        """Return the file of a path.
+        """Return the file at a path.
 
         Args:
-            path: Where it is. If missing it is created, readable only by its owner. Each ``:memory:`` is a new one.
+            path: The path. A missing file is created, readable only by its owner. Each ``:memory:`` is a new database.
 
         Raises:
-            OSError: If it can't be created, read or written, or has a second name.
+            OSError: If the file can't be created, read or written, or has a second name.
         """
         name = os.fsdecode(path)
         if name == ":memory:":
@@ -62,14 +62,14 @@ class SqliteFile:
             return _FILES.setdefault(identity, cls(name, real, identity))
 
     def open(self, prepare: Callable[[sqlite3.Connection], object]) -> None:
-        """Open it for one more user, who closes it.
+        """Open the file for one more user, who has to close it.
 
         Args:
-            prepare: Called with a new connection: that is, unless another user has opened the file.
+            prepare: Called with the connection, unless another user has the file open already.
 
         Raises:
             OSError: If the file has been replaced.
-            sqlite3.Error: If it is not a database; `LockedFile` if another process keeps it locked.
+            sqlite3.Error: If the file is not a database; `LockedFile` if another process keeps it locked.
         """
         with self._lock, self._saying_what_is_locked():
             if self._connection is None:
@@ -77,7 +77,7 @@ class SqliteFile:
             self._users += 1
 
     def _connected(self, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-        # SQLite must not create it, as others could read it. Python must not begin transactions by itself.
+        # SQLite must not create the file, because others could read it. Python must not begin transactions by itself.
         address = ":memory:" if self._real is None else f"{self._real.as_uri()}?mode=rw"
         connection = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:
@@ -90,10 +90,10 @@ class SqliteFile:
         return connection
 
     def transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
-        """Call functions in one transaction, which a failure undoes, and return what they return.
+        """Call functions in one transaction, which a failure undoes, and return their results.
 
-        No other process writes in between: the transaction begins with the lock for writing. If it began with
-        a read, others could write between that and its own writes.
+        No other process writes in between, because the transaction begins with the lock for writing. If it began with a
+        read, others could write between that and its own writes.
 
         Raises:
             LockedFile: If another process keeps the file locked.
@@ -106,14 +106,14 @@ class SqliteFile:
                 values = [work(connection) for work in works]
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:  # some errors have ended it
+                if connection.in_transaction:  # some errors have ended the transaction
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
         return values
 
     def close(self) -> None:
-        """Close it for one user; the last one closes the connection."""
+        """Close the file for one user; the last user closes the connection."""
         with self._lock:
             self._users -= 1
             if not self._users and self._connection is not None:
@@ -121,7 +121,7 @@ class SqliteFile:
                 connection.close()
 
     def __del__(self) -> None:
-        # A store need not be closed; from 3.13 on, Python warns of a connection that is left to it.
+        # A store need not be closed; from 3.13 on, Python warns about a connection that was not closed.
         if self._connection is not None:
             self._connection.close()
 
@@ -130,7 +130,7 @@ class SqliteFile:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            # The low byte is the error; the others say more. An exception that a function raised itself has no code.
+            # The low byte is the primary error code. An exception that a function has raised itself may have no code.
             if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise LockedFile(
@@ -140,14 +140,14 @@ class SqliteFile:
 
 
 _CREATING = threading.Lock()
-"""Held while a file is created: the descriptor is closed before this process has any lock there."""
+"""Held while a file is created, so that the descriptor is closed before this process has any lock on the file."""
 _FILES: WeakValueDictionary[tuple[int, int], SqliteFile] = WeakValueDictionary()
-"""Device and inode -> the file, while it has users."""
+"""The files that are in use, keyed by device and inode."""
 
 
 def _create(path: Path) -> tuple[int, int]:
-    """Create a file unless it is there, and return its identity."""
-    # SQLite alone would give it the permissions of the umask. The files beside it (-wal, -shm) get the same mode.
+    """Create a file unless it exists, and return its identity."""
+    # SQLite alone would use the permissions of the umask. The files beside it (-wal, -shm) get the same mode.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     if not os.access(path, os.R_OK | os.W_OK):

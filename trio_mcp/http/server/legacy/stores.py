@@ -20,8 +20,8 @@ __all__ = ["MemoryEventStore", "SqliteEventStore"]
 PAGE = 100
 """How many events `after` returns at once (chosen), so that a long replay is never in memory as a whole."""
 
-# `number` restarts with each stream, so `id` is what puts all events in order: a new row gets the highest id plus one.
-# AUTOINCREMENT and an index of the times would each be one more page to write for every append.
+# `number` restarts with each stream, so all events are ordered by `id`: a new row gets the highest id plus one.
+# AUTOINCREMENT, or an index of the times, would each mean one more page to write for every append.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY,
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS events (
 
 # This prunes by id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps
 # in the ids, so fewer than max_events may be kept. Every event before the first that is not too old is deleted; if the
-# clock was set back, older ones behind it stay for a while, where `after` does not find them.
+# clock was set back, expired events after that one stay for a while, but `after` ignores them.
 PRUNE = """
 DELETE FROM events WHERE id < max(
     (SELECT id FROM events WHERE time >= ? ORDER BY id LIMIT 1),
@@ -46,12 +46,12 @@ DELETE FROM events WHERE id < max(
 
 
 class MemoryEventStore(EventStore):
-    """An event store in memory. Beyond a limit the oldest events are deleted, whichever session they belong to.
+    """An event store in memory. Beyond a limit, the oldest events are deleted, whichever session they belong to.
 
     Args:
         max_events: How many events are kept.
         max_bytes: How many bytes of messages are kept.
-        max_age: Seconds that an event is kept.
+        max_age: Seconds for which an event is kept.
         clock: Returns the time in seconds; for tests.
 
     Raises:
@@ -76,7 +76,7 @@ class MemoryEventStore(EventStore):
         self._clock = clock
         self._bytes = 0
         self._streams: dict[str, dict[int, deque[StoredEvent]]] = {}
-        # Every event in the order of arrival, with its time: the first is the next to go.
+        # Every event in the order of arrival, with its time; the first is the next to be deleted.
         self._order: OrderedDict[tuple[str, int, int], float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class MemoryEventStore(EventStore):
         await trio.lowlevel.checkpoint()
         self._drop(self._clock())
         kept = self._streams.get(session, {}).get(stream)
-        # The next event must be there, or be the one that comes next: beyond that, something is missing.
+        # The next event must be stored, or must be the one after the newest; otherwise, some are missing.
         if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
             raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
         start = number + 1 - kept[0].number  # numbers have no gaps
@@ -118,7 +118,7 @@ class MemoryEventStore(EventStore):
                 return
             self._order.popitem(last=False)
             streams = self._streams[session]
-            kept = streams[stream]  # the oldest event is its first: events arrive in order
+            kept = streams[stream]  # the oldest event is the first in its stream, because events arrive in order
             self._bytes -= len(kept.popleft().data)
             if not kept:
                 del streams[stream]
@@ -129,25 +129,25 @@ class MemoryEventStore(EventStore):
 class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     """An event store in an SQLite database, which a worker thread reads and writes.
 
-    ``async with SqliteEventStore(path) as store:`` opens the file and closes it at the end. Otherwise it is opened when
-    first needed.
+    ``async with SqliteEventStore(path) as store:`` opens the file and closes it at the end. Otherwise the file is
+    opened when first needed.
 
-    Several stores, in one process or in several, may use a file. Within a process they share one connection.
+    Several stores, in one process or in several, may use the same file. Within a process they share one connection.
 
     Args:
-        path: The file. If missing it is created, readable only by its owner.
+        path: The file. A missing file is created, readable only by its owner.
         max_events: How many events are kept; beyond that, the oldest are deleted.
-        max_age: Seconds that an event is kept.
+        max_age: Seconds for which an event is kept.
 
     Raises:
         TypeError: If a limit is not a number.
         ValueError: If a limit is not above 0.
-        OSError: When the file is opened: it can't be created, read or written, or it has a second hard link.
-        sqlite3.Error: When the file is opened: it is not a database. Later: another process has kept it locked for 30
-            seconds, or it can't grow.
+        OSError: When the file is opened, if it can't be created, read or written, or has a second hard link.
+        sqlite3.Error: When the file is opened, if it is not a database; later, if it can't grow; at any time, if
+            another process has kept it locked for 30 seconds.
 
-    An operation that is cancelled before the thread has begun it has no effect; otherwise it ends when the database has
-    finished it.
+    If an operation is cancelled before the thread has begun it, it has no effect; otherwise it continues until the
+    database has finished.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:
@@ -162,7 +162,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         return self
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        # This is the wall clock, unlike in memory: times must keep their meaning after a restart of the machine.
+        # Unlike the store in memory, this uses the wall clock: times must keep their meaning after a restart.
         now = time.time()
         rows = [(session, event.stream, event.number, now, event.data) for event in events]
 
@@ -181,11 +181,11 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             return connection.execute(
                 "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
                 " ORDER BY number LIMIT ?",
-                # One more than a page, for the event of ``number`` itself.
+                # The limit is one more than a page, for the event with this number itself.
                 (session, stream, number, oldest, PAGE + 1),
             ).fetchall()
 
-        # The query includes the event of ``number`` itself: it shows whether nothing follows yet or all is gone.
+        # The query includes the event with this number itself: if it is stored and no other is, nothing follows yet.
         rows = await self._database.run(select)
         if not rows or rows[0][0] > number + 1:
             raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
@@ -199,7 +199,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     async def aclose(self) -> None:
         """Close the file; using the store again reopens it."""
-        with trio.CancelScope(shield=True):  # a cancelled caller wants the file closed, too; it takes no network
+        with trio.CancelScope(shield=True):  # a cancelled caller wants the file closed, too; no network is involved
             await self._database.close()
         await trio.lowlevel.checkpoint_if_cancelled()
 

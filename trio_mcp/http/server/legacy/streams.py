@@ -1,14 +1,14 @@
 """The streams of a session over HTTP, and the routing of messages to them.
 
-A message goes on the stream of the request it belongs to, or on the one for messages of no request.
+A message goes on the stream of the request to which it belongs, or on the stream for messages of no request.
 
 A stream outlives the HTTP responses that carry it: with an event store, a client whose connection broke comes back for
-the rest. The messages on a stream are numbered, and a writer is a cursor over the numbers. It takes messages from the
-stream's own queue and, if there is a store, from the store whenever the queue doesn't have the next one. So nothing is
-lost or sent twice between the replay and live messages.
+the rest. The messages on a stream are numbered, and a writer follows the numbers. It takes messages from the stream's
+own queue and, if there is a store, from the store whenever the queue doesn't have the next one. Therefore nothing is
+lost or sent twice between a replay and new messages.
 
-2025-11-25 `basic/transports`, Sending Messages, 6, and Listening for Messages, 4: every message is sent on one stream
-only. Routing never waits for a stream. It waits for the event store, which all streams share.
+2025-11-25 `basic/transports`, Sending Messages, 6, and Listening for Messages, 4: every message is sent on only one
+stream. Routing waits neither for a stream nor for the event store, which all streams share; senders do (`room`).
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ __all__ = [
 ROOM = 64
 """How many messages may wait on a stream before the handler that it belongs to waits (chosen)."""
 
-# A client that does not read costs memory up to these bounds, and then its stream.
+# A client that does not read takes memory up to these bounds, and then loses its stream.
 MAX_WAITING = 1024
 MAX_WAITING_BYTES = 4 * 1024 * 1024
 """How many messages, or bytes, may wait on a stream before it is given up (chosen).
 
-A handler waits long before, at `ROOM`; this bounds what is sent without waiting for room."""
+A handler waits long before that, at `ROOM`; this bounds messages that are sent without waiting for room."""
 
 MAX_DETACHED = 64
 """The limit in messages while no client has the stream open and there is no store (chosen)."""
@@ -68,7 +68,7 @@ MAX_UNSTORED = 64
 """How many messages may wait for the event store before senders wait (chosen)."""
 
 MAX_FAULTY = 64
-"""How many streams whose response the event store refused are kept for a client that comes back (chosen). Beyond that,
+"""How many streams are kept for returning clients although the event store refused the response (chosen). Beyond that,
 the oldest are dropped."""
 
 STORE_FAILED = "the event store failed"
@@ -76,7 +76,7 @@ STORE_FAILED = "the event store failed"
 MAX_CONTROL = 2048
 """How many cancellations and immediate responses may wait for the store beyond `MAX_UNSTORED`; more are dropped.
 
-It is the size of a session's control lane."""
+This is the size of a session's control lane."""
 
 
 @attrs.define(eq=False)
@@ -86,12 +86,13 @@ class Writer:
     Attributes:
         scope: The cancel scope of the task that writes it.
         gone: Whether the client has left, so that nothing more arrives.
-        until: The number of the message after which the response ends early, for the client to come back; None if it
-            goes on to the end of the stream.
+        until: The number of the message after which the response ends early, so that the client comes back; None if it
+            continues to the end of the stream.
         retry: Seconds after which the client should come back; None if it isn't told.
-        expires: When its token expires, by Trio's clock: then it ends, once the messages at hand are written.
+        expires: The time, by Trio's clock, at which the token expires; the response then ends once the messages at hand
+            have been written.
         fault: Why the response can't carry the stream to its end.
-        first: The bytes that are still to be sent before any message.
+        first: The bytes to send before the first message; empty once they have been sent.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
@@ -119,7 +120,7 @@ class NumberedStream:
 
     Attributes:
         number: Its number within the session; 0 for the stream of messages that belong to no request.
-        owed: The requests whose responses are still to come; the last one ends the stream.
+        owed: The requests whose responses are still to come; the last response ends the stream.
         may_stream: Whether anything but the response may be sent.
         stored: Whether messages go to an event store, so that a client can resume.
         last: The number of the last message.
@@ -128,9 +129,9 @@ class NumberedStream:
         lost: Whether no client will ever read it.
         ended: Whether no more messages will come.
         writer: The HTTP response that carries it now.
-        turn: How often it has been opened; the newest opening wins.
+        turn: A number that grows each time that a client opens the stream; the newest response carries it.
         asked: The requests for which it was opened.
-        fault: Why no stream carries the response to them.
+        fault: Why those requests get no response.
     """
 
     number: int
@@ -148,7 +149,7 @@ class NumberedStream:
     fault: str | None = None
     _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
-    _changed: trio.lowlevel.ParkingLot | None = None  # made when needed: most streams end without a wait
+    _changed: trio.lowlevel.ParkingLot | None = None  # made when needed, because most streams end without a wait
 
     @property
     def complete(self) -> bool:
@@ -161,12 +162,12 @@ class NumberedStream:
         if self._queue is None:
             return False
         limit = MAX_WAITING if self.writer is not None else MAX_DETACHED
-        # A single message may exceed the bytes: it can't be cut.
+        # A single message may exceed the limit in bytes, because it can't be cut.
         return len(self._queue) > limit or (self._bytes > MAX_WAITING_BYTES and len(self._queue) > 1)
 
     def put(self, data: bytes) -> None:
         """Queue a message; only for streams without a store."""
-        # Made when needed and dropped when empty: idle sessions should cost little memory.
+        # The queue is made when needed and dropped when empty, so that idle sessions take little memory.
         if self._queue is None:
             self._queue = deque()
         self.last += 1
@@ -175,13 +176,13 @@ class NumberedStream:
         self._advance(self.last)
 
     def keep(self, event: StoredEvent) -> None:
-        """Allow a message to be sent, now that the store has it, and keep it for the writer to save a read."""
+        """Allow a stored message to be sent, and keep it for the writer, which then need not read the store."""
         if self.writer is not None:
             if self._queue is None:
                 self._queue = deque()
             self._queue.append(event)
             self._bytes += len(event.data)
-            # The store has them all: a client that reads slowly costs no memory.
+            # The store has all of them, so a client that reads slowly need not take more memory.
             if len(self._queue) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
                 self.take()
         self._advance(event.number)
@@ -193,13 +194,13 @@ class NumberedStream:
 
     @property
     def start(self) -> int:
-        """The number after which a writer without a cursor starts: what was written, or what comes before the queue."""
+        """The number after which a writer without a cursor starts: the last written, or the one before the queue."""
         return self.taken if self.stored else self.ready - len(self._queue or ())
 
     def drop(self) -> None:
         """Discard the queue."""
         self._queue, self._bytes = None, 0
-        self.taken = self.last  # as if written, so that no handler waits for room
+        self.taken = self.last  # as if all had been written, so that no handler waits for room
 
     def unput(self) -> None:
         """Discard the message queued last."""
@@ -229,21 +230,21 @@ class NumberedStream:
         self.wake()
 
     def attach(self, writer: Writer) -> None:
-        """Let a writer carry the stream; the writer before it is cancelled."""
-        # `HttpSession.resume` compares turns after its wait for the store, to learn whether it was overtaken.
+        """Let a writer carry the stream, and cancel the writer before it."""
+        # After its wait for the store, `HttpSession.resume` compares turns to learn whether it was overtaken.
         self.turn += 1
         if self.writer is not None:
             # A client may reconnect before the server notices that its old connection is dead.
             self.writer.scope.cancel("the client has opened the stream again")
-            self.wake()  # the writer may wait outside its scope
+            self.wake()  # the old writer may be waiting outside its scope
         self.writer = writer
 
     def detach(self, writer: Writer) -> None:
-        if self.writer is writer:  # else a newer response has taken over
+        if self.writer is writer:  # otherwise a newer response has taken over
             self.writer = None
             self.taken = self.start  # messages taken from the queue but not written are lost
             if self.stored:
-                self.take()  # the next writer begins with the store
+                self.take()  # the next writer begins with the messages in the store
             self.wake()
 
 
@@ -279,7 +280,7 @@ class StreamRouter:
 
     Attributes:
         streams: The open streams, by number.
-        faulty: Those that have ended without a response, as the store refused it; the oldest first.
+        faulty: The streams that have ended without their response, because the store refused it; the oldest first.
         rest: The stream for messages of no request.
     """
 
@@ -296,7 +297,7 @@ class StreamRouter:
         self.faulty: dict[int, NumberedStream] = {}
         self._numbers = 0
         self._by_request: dict[RequestId, NumberedStream] = {}  # the client's requests that have no response yet
-        self._asked: dict[RequestId, NumberedStream] = {}  # our requests, by the stream on which they went out
+        self._asked: dict[RequestId, NumberedStream] = {}  # our requests, with the streams on which they were sent
         self._unstored: deque[Unstored] | None = None
         self._unstored_bytes = 0
         self._storing = False  # whether a task is handing messages to the store: only one may, to keep their order
@@ -305,7 +306,7 @@ class StreamRouter:
 
     @property
     def unanswered(self) -> int:
-        """The number of requests whose stream still owes them a response."""
+        """The number of requests that still await a response on their stream."""
         return len(self._by_request)
 
     @property
@@ -332,15 +333,15 @@ class StreamRouter:
         return None if request_id is None else self._by_request.get(request_id)
 
     def release(self, request_id: RequestId) -> None:
-        """Record that a request gets no response; its stream ends if it owes no other."""
-        # It is gone already if its response was put before.
+        """Record that a request gets no response; its stream ends if it owes no other response."""
+        # The request is not found if its response has been put already.
         stream = self._by_request.pop(request_id, None)
         if stream is not None:
             stream.owed.discard(request_id)
             self.tidy(stream)
 
     def tidy(self, stream: NumberedStream) -> None:
-        """End a stream that owes nothing, and forget it once it is not needed."""
+        """End a stream that owes no response, and forget it once it is not needed."""
         if stream is self.rest:
             return
         # A last message that the store doesn't have yet keeps the stream open.
@@ -349,24 +350,24 @@ class StreamRouter:
         # With a store, a client that comes back is served from there.
         if stream.ended and (stream.stored or stream.writer is None):
             self.streams.pop(stream.number, None)
-            # From the store alone, it would look as if there had been no response.
+            # The store alone would not show that there was a response.
             if stream.fault is not None:
                 self.faulty[stream.number] = stream
                 if len(self.faulty) > MAX_FAULTY:
                     del self.faulty[next(iter(self.faulty))]
 
     def lose(self, stream: NumberedStream, why: str) -> None:
-        """Give up a stream that no client will read: our requests that went out on it fail."""
-        if stream is not self.rest:  # that one can be opened again at any time
+        """Give up a stream that no client will read; our requests that were sent on it fail."""
+        if stream is not self.rest:  # the stream `rest` can be opened again at any time
             stream.lost = True
         stream.drop()
-        # The client may never have seen our requests on this stream, and the handlers that wait for a response would
+        # The client may never have received our requests on this stream, so the handlers that wait for a response might
         # wait in vain.
         for request_id in [asked for asked, where in self._asked.items() if where is stream]:
             self._fail(request_id, why)
 
     def give_up_questions(self, why: str) -> None:
-        """Fail all our requests that the client has not responded to."""
+        """Fail all our requests to which the client has not responded."""
         for request_id in [*self._asked]:
             self._fail(request_id, why)
 
@@ -376,7 +377,7 @@ class StreamRouter:
             self._asked.pop(request_id, None)
 
     def _fail(self, request_id: RequestId, why: str) -> None:
-        # The failure goes in by the same way as a response, so that calls fail in one place, with one kind of error.
+        # The failure is fed to the session like a response, so that calls fail in one place, with one kind of error.
         self._asked.pop(request_id, None)
         self._owner.feed(TransportFailure(TransportError(why), request_id))
 
@@ -395,21 +396,21 @@ class StreamRouter:
                 self._room = trio.lowlevel.ParkingLot()
             await self._room.park()
         stream = self.of_request(related)
-        # Only while a client reads: if it has left, a handler must not wait for it to come back.
+        # This waits only while a client reads: if it has left, a handler must not wait for its return.
         while stream is not None and stream.last - stream.taken >= ROOM and stream.writer is not None:
             await stream.change()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
         if self._ended:
             return
-        # A sent request has to be cancelled on the wire if its caller gives up.
+        # If the caller of a request that was sent gives up, the peer has to be told of the cancellation.
         if type(owner) is OutgoingRequest:
             owner.sent = True
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
-        # Messages never wait to be put here, so they need bounds of their own: a slow store must not use up the
-        # memory.
+        # Control messages never wait for room, so they need bounds of their own: otherwise, a slow store could make
+        # them use up the memory.
         if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
             return False
         if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
@@ -419,7 +420,7 @@ class StreamRouter:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Always zero: `put` routes every message at once."""
+        """The number of messages that wait, always zero: `put` routes every message at once."""
         return 0, 0
 
     @property
@@ -436,7 +437,7 @@ class StreamRouter:
             return False
         if not self._owner.primes and not stream.taken:
             return False  # the client has no event id yet, so it couldn't say where to resume
-        # The writer ends after the last message there is now; what comes later waits for the client's return.
+        # The writer ends after the last message so far; later messages wait for the client's return.
         if stream.writer.until is None:
             stream.writer.retry = self._retry if retry is None else retry
             stream.writer.until = stream.last
@@ -444,7 +445,7 @@ class StreamRouter:
         return True
 
     def give_up(self) -> None:
-        # Writers send what is queued, then end their responses; senders that wait for the store go on.
+        # Writers send the queued messages, then end their responses; senders that wait for the store continue.
         self._ended = True
         for stream in self.streams.values():
             stream.end()
@@ -458,8 +459,8 @@ class StreamRouter:
         message = value.message
         assert not isinstance(message, TransportFailure)
         data, problem = encode_or_replace(message)
-        # A response that can't be written was replaced by an error, as the client is owed one. A request that can't be
-        # written fails its caller at once.
+        # A response that can't be encoded was replaced by an error, because the client is owed a response. A request
+        # that can't be encoded fails its call at once.
         if problem is not None:
             if data is None and isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: {problem}")
@@ -467,13 +468,13 @@ class StreamRouter:
                 logger.error("%s was not sent: %s", type(message).__name__, problem)
         if data is None:
             return
-        # The request may have ended while its handler was sending: then there is no stream for the message.
+        # The request may have ended while its handler was sending; then there is no stream for the message.
         stream = self._stream_of(message, value.related_request_id)  # type: ignore[arg-type]
         if stream is not None:
             self._put(stream, message, data)  # type: ignore[arg-type]
 
     def _stream_of(self, message: Message, related: RequestId | None) -> NumberedStream | None:
-        """Return the stream that a message goes on, and do the bookkeeping of requests; None to drop the message."""
+        """Return the stream for a message, or None to drop the message; record requests and responses."""
         if self._one_stream:
             return self.rest
         match message:
@@ -482,14 +483,14 @@ class StreamRouter:
             case Batch():
                 return self._settle([item.id for item in message.items])  # type: ignore[union-attr]
             case Request():
-                # It goes on the stream of the request that it serves, or else on the one that a GET holds open.
+                # It goes on the stream of the request that it serves, or else on the stream for messages of no request.
                 stream = self.of_request(related) or self.rest
                 if not stream.may_stream:
                     stream = self.rest
                 self._asked[message.id] = stream
                 return stream
         assert isinstance(message, Notification)
-        if message.method == "notifications/cancelled":  # it goes where our request went
+        if message.method == "notifications/cancelled":  # it goes on the stream of the request that it cancels
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
         # A notification for a request whose stream carries only the response is dropped: see ``json_only`` of
@@ -503,7 +504,7 @@ class StreamRouter:
             if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
                 found.owed.discard(request_id)
                 stream = found
-        # A batch gets one response, so nothing else is owed: a request in it without a response was cancelled.
+        # A batch gets one response, so nothing else is owed: if it has no response to a request, that was cancelled.
         if stream is not None:
             for request_id in stream.owed:
                 self._by_request.pop(request_id, None)
@@ -515,8 +516,8 @@ class StreamRouter:
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
         elif self.store is not None:
-            # It is stored before it is sent: a client must be able to come back with any id that it has seen, even
-            # after a crash.
+            # The message is stored before it is sent: a client must be able to come back with any id that it has seen,
+            # even after a crash.
             stream.last += 1
             if self._unstored is None:
                 self._unstored = deque()
@@ -533,8 +534,8 @@ class StreamRouter:
         self.tidy(stream)
 
     def _overrun(self, stream: NumberedStream, message: Message) -> None:
-        # Without a client, keep the oldest messages and drop the newest. A client that reads too slowly loses the
-        # stream instead: with a gap it would wait for a response that never comes.
+        # Without a client, the oldest messages are kept and the newest is dropped. A client that reads too slowly loses
+        # the stream instead: if a message were missing, it might wait for a response that never comes.
         if stream.writer is None:
             stream.unput()
             logger.debug("no client has the stream of a session open; dropping a %s", type(message).__name__)
@@ -546,7 +547,7 @@ class StreamRouter:
         stream.detach(stream.writer)
         self.lose(stream, "the client does not read the stream that the request was sent on")
         for request_id in tuple(stream.owed):
-            # This acts as if the client had cancelled it: the handler's result could not reach the client.
+            # Act as if the client had cancelled the request, because the handler's result can't reach the client.
             params = {"requestId": request_id, "reason": "the client does not read the response"}
             self._owner.feed(Notification("notifications/cancelled", params))
 
@@ -559,9 +560,9 @@ class StreamRouter:
             self._storing = False
 
     async def store_rest(self) -> None:
-        """Hand the store everything that it doesn't have yet.
+        """Hand the store every message that it doesn't have yet.
 
-        A stream whose messages it refuses loses them, and only the exchange that it belongs to fails.
+        If the store refuses the messages of a stream, they are lost, and only the exchange to which they belong fails.
         """
         while self._unstored:
             some = tuple(self._unstored)  # more may be queued while the store works
@@ -569,7 +570,7 @@ class StreamRouter:
             for each in some:
                 if each.stream not in failed:
                     each.stream.keep(each.event)
-            # Nothing may follow on a stream that failed, as there would be a gap in its numbers.
+            # The later messages of a stream that failed are dropped, too, because its numbers must have no gap.
             kept = deque(each for each in tuple(self._unstored)[len(some) :] if each.stream not in failed)
             for each in set(self._unstored).difference(kept):
                 self._unstored_bytes -= len(each.event.data)
@@ -577,8 +578,8 @@ class StreamRouter:
                     self._fail(each.question.id, f"{each.question.method!r} was not sent: {STORE_FAILED}")
             self._unstored = kept
             for stream in failed:
-                # Take back the numbers of what was not stored. A request whose response was among it gets an error
-                # from `HttpSession._finish` instead.
+                # Take back the numbers of the messages that were not stored. If a response was among them, its request
+                # gets an error from `HttpSession._finish` instead.
                 stream.last = stream.ready
                 if stream is not self.rest and not stream.owed:
                     stream.fault = STORE_FAILED
