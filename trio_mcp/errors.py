@@ -304,7 +304,7 @@ class AuthorizationError(TransportError):
         advice: What to do about it; empty if there is nothing to say.
     """
 
-    # The server has refused the request, if it has got it at all.
+    # The server refused the request, if the request reached it at all.
     sent = False
 
     def __init__(

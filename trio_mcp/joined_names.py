@@ -54,7 +54,7 @@ class JoinedNames:
         return joined
 
     def split(self, joined: str) -> tuple[str, str] | None:
-        """Split a joined name into the server and the server's own name; None if it can't be a joined name.
+        """Split a joined name into the server's name and the item's name there; None if it can't be a joined name.
 
         A shortened name can be split only after this object's `join` has made it.
         """

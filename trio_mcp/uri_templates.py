@@ -1,6 +1,7 @@
 """URI templates (RFC 6570): expanding and matching levels 1 to 3, and ``{?name*}``.
 
-Matching takes time linear in the length of the URI: it uses no regular expression and does not backtrack. A URI is cut
+Matching takes time linear in the length of the URI: the template does not become a regular expression, and
+nothing backtracks. A URI is cut
 into units, which are characters and percent triplets. A first pass, from the end, notes which parts of the template can
 cover which units; a second, from the beginning, reads the values, making earlier variables as long as possible.
 """

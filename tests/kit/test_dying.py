@@ -104,7 +104,7 @@ async def test_a_check_without_the_time_for_an_example_is_undecided(autojump_clo
 async def test_a_handshake_that_hangs_has_the_time_of_the_check(
     virtual_time_counts: None, autojump_clock: trio.testing.MockClock
 ) -> None:
-    with pytest.raises(TransportError, match="within 20 seconds, the time of the check"):
+    with pytest.raises(TransportError, match="within 20 seconds"):
         await check_server(silent_after(0), time=20.0)
     assert trio.current_time() == 20
 

@@ -36,7 +36,7 @@ from trio_mcp.low_level import tcp_client, unix_client
         ("unix:", "must not be empty"),
         ("unix://host/path", "write unix:/PATH, without a host"),
         ("unix:/" + "x" * 200, "may have at most"),
-        ("ftp://x", "there is no transport for ftp:// URLs: a URL begins with one of http://, https://, "),
+        ("ftp://x", "there is no transport for ftp:// URLs; use one of http://, https://, "),
         ("no url", "'no url' is not a URL"),
     ],
 )

@@ -174,7 +174,7 @@ class Fetcher:
         for number, address in enumerate(addresses, 1):
             where = named if address is None else named.copy_with(host=address)
             request = httpx.Request(fetch.method, where, headers=fields, content=fetch.body, extensions=extensions)
-            # The body of httpx is an async generator, which outlives a cancellation.
+            # httpx would read its own stream with an async generator, which outlives a cancellation.
             request.stream = content(fetch.body, None)
             transport = self._network.transport(proxy)
             async with closing(transport.aclose):

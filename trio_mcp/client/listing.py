@@ -25,7 +25,7 @@ MAX_PAGES = 1000  # chosen: a server can invent cursors forever
 
 
 class CachedCalls:
-    """The requests of a client whose results may be cached.
+    """Makes those requests of a client whose results may be cached.
 
     Args:
         connection: The client's connection.

@@ -255,8 +255,8 @@ class Feed:
 class Subscription(AsyncIterator[ChangeEvent]):
     """The events of a `Client.listen` block: ``async for event in events``.
 
-    An event that is waiting to be taken is not queued again. However slow the loop is, after the last change of
-    anything it gets at least one event about it, and at most one event waits for each list and each URI.
+    An event that is waiting to be taken is not queued again. However slow the loop is, it
+    gets at least one event after the last change of each list and each URI, and at most one event waits for each.
 
     The loop ends when the server ends the subscription. It raises `TransportError` (`SessionClosed`, `ProcessExited`)
     if the link is lost, `McpError` if the server responds with an error, and `RemoteProtocolError` if the server ends
@@ -374,7 +374,7 @@ class Subscriptions:
         request_id = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
         # An id above the last one sent was never used: that is a fault, not a notification that came late.
         if type(request_id) is not int or not 0 < request_id <= self._last_id:
-            raise RemoteProtocolError(f"{method!r} belongs to no subscription: it lacks the id of one")
+            raise RemoteProtocolError(f"{method!r} belongs to no subscription: the id of one is missing or unknown")
         feed = self._by_request.get(request_id)
         if feed is None or feed.outgoing is None or feed.outgoing.settled:
             return  # late: the subscription has ended

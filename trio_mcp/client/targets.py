@@ -188,7 +188,7 @@ def _by_url(url: str) -> LinkFactory:
             f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
             f" To start a server as a process, pass StdioServerParameters({program})"
         )
-    raise ValueError(f"there is no transport for {scheme}:// URLs: a URL begins with one of {', '.join(SCHEMES)}")
+    raise ValueError(f"there is no transport for {scheme}:// URLs; use one of {', '.join(SCHEMES)}")
 
 
 def _by_parameters(parameters: HttpServerParameters) -> LinkFactory:

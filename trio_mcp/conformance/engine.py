@@ -165,8 +165,7 @@ class Check:
             self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
-                f"the target did not respond to the handshake and list what it offers within {seconds:g} seconds, "
-                "the time of the check"
+                f"the target did not respond to the handshake and list what it offers within {seconds:g} seconds"
             )
 
     async def _met(self) -> list[Facts]:

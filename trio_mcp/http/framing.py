@@ -30,7 +30,7 @@ MAX_LINE: Final = 4096
 """Bytes of a line with a chunk's size and its extensions, or with a trailer (chosen)."""
 
 MAX_SEEN_SIZE: Final = 2048
-"""Bytes of the longest head that is remembered by parsers that see the same heads again and again (chosen)."""
+"""The size in bytes of the longest head that a parser remembers, in case it comes again (chosen)."""
 
 MAX_SEEN_FIELDS: Final = 40
 """The most fields of a head that is remembered (chosen): a short field takes many times its size in memory."""

@@ -245,7 +245,7 @@ class _Dismantling:
                 if not waiting[child]:
                     ready.append(child)
         if len(ready) < len(waiting):
-            raise SchemaError("the schema refers to itself in a circle that consumes no input")
+            raise SchemaError("the schema refers to itself in a circle, so validation would never end")
 
 
 def _own_cost(schema: dict[str, Any]) -> int:

@@ -1,6 +1,6 @@
 """Messages about tools: lists, calls, their results, and notifications.
 
-These are kept apart from :mod:`trio_mcp.types.tools`, because a server can list its tools without them.
+These are kept apart from :mod:`trio_mcp.types.tools`, because a server needs only `Tool` to list its tools.
 """
 
 from collections.abc import Iterator

@@ -32,11 +32,11 @@ FINISH = 10
 
 @attrs.frozen
 class Need:
-    """A need for a login, and the demands on it.
+    """The need for a login, and what the login must satisfy.
 
     Attributes:
         server: The URL of the MCP server.
-        wanted: The demands of its response.
+        wanted: What the server's response demands.
         scopes: Scopes that the login must have at least; empty unless an earlier login had too few.
         old: The last login at this server. Any other authorization server than its own must learn nothing of it.
         redirect: The redirect URI; None if there is no redirection.

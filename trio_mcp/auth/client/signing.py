@@ -169,7 +169,7 @@ class _Attempt:
         return same_origin(self._url, self._keeper.server)
 
     async def again(self, status: int, headers: Headers) -> bool:
-        """Look at the head of a response, and return whether to send the request once more."""
+        """Act on the head of a response, with a new token if need be; return whether to send the request again."""
         if not self._ours():
             return False
         if (prover := self._keeper.prover) is not None:

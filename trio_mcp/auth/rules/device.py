@@ -81,7 +81,9 @@ def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     if not (isinstance(code, str) and code.isascii() and code):
         raise AuthorizationError(_STEP, "the server's response has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
-        raise AuthorizationError(_STEP, "the server's response has no code or URL that can be shown", issuer=at.issuer)
+        raise AuthorizationError(
+            _STEP, "the server's response lacks a code or a URL that can be shown", issuer=at.issuer
+        )
     return ShowCode(
         url=url,
         code=user_code,

@@ -59,7 +59,7 @@ class RegisteredClient:
     prompt: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        if not self.id or self.secret == "":  # as from an environment variable that is not set
+        if not self.id or self.secret == "":  # for example, from an environment variable that is not set
             raise ValueError(f"the {'secret' if self.id else 'id'} of RegisteredClient must not be empty")
         if self.method not in (None, "none") and self.secret is None:
             raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")

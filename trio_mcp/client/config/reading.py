@@ -548,7 +548,7 @@ def _where(path: tuple[Any, ...]) -> str:
 
 
 def _shown(key: object) -> str:
-    """Return a key for a message, which may be shown on a terminal."""
+    """Return a key of the configuration as text that is safe in a message on a terminal."""
     return str(key) if str(key).isprintable() else repr(key)
 
 

@@ -469,7 +469,7 @@ class _Use:
         carrier.suspected = False
         with self._watch.limit(patience) as limit:
             try:
-                # If the link is full, this waits, and the link must take something in that time.
+                # If the link is full, this waits, which counts towards the time limit, too.
                 await self._send_own(carrier, probe, *self._sign_of_life())
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 ways.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))

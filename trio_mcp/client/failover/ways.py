@@ -68,8 +68,8 @@ MAX_FAILED = 3
 tried. Chosen: one or two failures may be the fault of the calls."""
 
 MAX_GARBAGE = MAX_FAULTS // 2
-"""The number of lines, or other units of the transport, in a row that are not messages, after which a way has failed.
-Chosen: half of what ends a session on a single way, as there is another way."""
+"""How many lines in a row, or other units of the transport, may fail to be messages before a way has failed. Chosen:
+half of what ends a session that has only one way."""
 
 
 class Phase(enum.IntEnum):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ClientGroup"]
 
 RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
-"""The default delays between attempts to connect to a server: a client that outlives its servers never gives up."""
+"""The default delays between attempts to connect to a server, without a limit: a client may outlive its servers."""
 
 
 class ClientGroup(EnteredOnce):

@@ -45,7 +45,7 @@ CHEAP: Final = 0.01
 """Seconds up to which opening a connection is cheap enough to do as often as anything else (chosen)."""
 
 DEAR, SPACE = 0.05, 10
-"""Seconds above which opening a connection takes long; then at most every tenth plan opens one (chosen)."""
+"""If opening a connection takes more than ``DEAR`` seconds, at most one plan in ``SPACE`` opens one (both chosen)."""
 
 ATTEMPTS: Final = 5
 """How often a move is drawn, at most, to find calls that were not made before (chosen)."""

@@ -175,7 +175,7 @@ def _agrees(connection: Connection, exchange: Exchange) -> bool:
 
 
 def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
-    """Return whether there are more headers than the body calls for."""
+    """Return whether there is a header of MCP that the body does not call for."""
     # The specification doesn't say what to do with a header that repeats nothing in the body; a server may see a
     # contradiction.
     names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}

@@ -384,7 +384,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
 
 
 def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
-    """Return the codes that an error without an id may have after these events; empty if it may be about another."""
+    """Return the codes that an error without an id may have after these events; empty if no code is certain."""
     allowed: set[int] = set()
     for event in events:
         message = event.message

@@ -39,7 +39,7 @@ VERSION: Final = 1
 MAX_FILE = 256 * 1024 * 1024
 """Bytes. Chosen: enough for hours of a busy session, and small enough to fit into memory as events."""
 MAX_EVENTS = 1_000_000
-"""Events. Chosen for the same reasons as the size."""
+"""The most events of a transcript. Chosen for the same reasons as its size."""
 
 _KINDS: Final = frozenset(get_args(Kind))
 _SENDERS: Final = frozenset(get_args(Sender))

@@ -18,8 +18,8 @@ __all__ = ["MessageWire", "OpenWire", "Wire"]
 class Wire(Protocol):
     """The kit's side of a raw connection to the target; everything that is sent or received is noted on a tape.
 
-    A separate task reads all the time. No method raises because the peer has ended the connection: the end is noted as
-    ``close``, and anything that can't be sent as a mark ``unsent``. No method waits longer than a limited time.
+    A separate task reads all the time. If the peer ends the connection, no method raises: the end is noted as
+    ``close``, and whatever can't be sent is noted as an ``unsent`` mark. Every wait is bounded.
 
     Attributes:
         transport: ``stdio``, ``tcp``, ``tls``, ``unix``, ``websocket``, ``http``, ``sse``, ``memory`` or ``link``.

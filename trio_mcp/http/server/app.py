@@ -438,7 +438,7 @@ def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refus
 
 @attrs.define(eq=False)
 class SeenHeads:
-    """The parsed fields of POSTs whose heads have passed all rules: a client repeats nearly all of its head.
+    """A cache of the parsed heads of POSTs that have passed all rules: a client sends nearly the same head every time.
 
     Args:
         max_length: The longest body that is accepted, in bytes.

@@ -268,7 +268,7 @@ class ResponseStream:
         """Return the next notification, and remove it; None if nothing is waiting."""
         data = self.waiting.take()
         if data is not None:
-            # The place is free even before the write, which may take long.
+            # The place is free already: the write may take a long time.
             self.has_room = True
             self._taken.unpark()
         return data

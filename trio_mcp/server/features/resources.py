@@ -339,7 +339,7 @@ def _make_resource(
     if size is not None:
         check_count(f"{what}: size", size, least=0)
         if template is not None:
-            raise ValueError(f"{what}: only a single resource has a size")
+            raise ValueError(f"{what}: a resource template can't have a size")
     if cache is not None:
         checked_hint(cache, what)
     own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))

@@ -182,7 +182,9 @@ async def loss_cause(stage: Stage) -> None:
         if isinstance(message, TransportFailure) and not (
             isinstance(message.error, TransportError) and str(message.error)
         ):
-            raise stage.broken(f"the connection was cut, and the TransportFailure has no cause: {message.error!r}")
+            raise stage.broken(
+                f"the connection was cut, and the failure is not a TransportError with a text: {message.error!r}"
+            )
 
 
 @rule("After the loss has been reported, `read` ends", needs="cut")

@@ -267,14 +267,14 @@ class _Reader:
         while not self._take("]"):
             # A POSIX class is refused, because engines read it in two ways, and few strings match both.
             if self._source.startswith("[:", self._at):
-                raise PatternError("a set contains a class in brackets, which ECMA-262 does not have")
+                raise PatternError("a set contains a POSIX class such as [:alpha:], which ECMA-262 does not have")
             low = self._character()
             if len(low) == 1 and low[0][0] == low[0][1] and self._match(_DASH):
                 high = self._character()
                 if len(high) > 1 or high[0][0] != high[0][1]:
                     low = (*low, (45, 45), *high)
                 elif high < low:
-                    raise PatternError(f"the range before {self._at} is out of order")
+                    raise PatternError(f"the range that ends at position {self._at} is out of order")
                 else:
                     low = ((low[0][0], high[0][0]),)
             ranges += low

@@ -1,4 +1,4 @@
-"""The moves of a client that keeps all rules: it lists, calls, reads, gets, and checks that the server is there."""
+"""The moves of a client that follows all rules: it reads lists and resources, calls tools, gets prompts, and pings."""
 
 from __future__ import annotations
 

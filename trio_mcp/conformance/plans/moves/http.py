@@ -293,7 +293,7 @@ def missing_parameter(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=1)
 def integer_parameter(facts: Facts) -> Plans:
-    """Write the integer in a header in another way."""
+    """Write the integer in an argument's header as a decimal: 7 as ``7.0``."""
     # The number is below 2**31: it is exact as a double and fits 32 bits, whatever a server parses "7.0" into.
     given = _parametrized(facts, "integer").filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
     return given.map(lambda found: (_changed(found[0], {found[1].header: f"{found[2]}.0"}),))

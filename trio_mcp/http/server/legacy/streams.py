@@ -158,7 +158,7 @@ class NumberedStream:
 
     @property
     def overrun(self) -> bool:
-        """Whether more messages wait than may be kept, with or without a writer."""
+        """Whether more is waiting than may be kept; without a writer, fewer messages may be."""
         if self._queue is None:
             return False
         limit = MAX_WAITING if self.writer is not None else MAX_DETACHED
