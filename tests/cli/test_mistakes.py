@@ -236,11 +236,11 @@ SINGLE = {
     "a scope of two words": ([*AUTH, "--auth-scope", "a b"], "a b"),
     "another resource than what is served": (
         [*HTTP, "--auth-issuer", "https://id.example", "--auth-resource", "http://localhost:8001/mcp"],
-        "what is served is http://127.0.0.1:8000/mcp",
+        "the URL being served is http://127.0.0.1:8000/mcp",
     ),
     "a resource at another path": (
         [*AUTH, "--auth-resource", "http://localhost:8000/api"],
-        "what is served is http://127.0.0.1:8000/mcp",
+        "the URL being served is http://127.0.0.1:8000/mcp",
     ),
     "tokens on stdio": (["run", "shop.py", "--auth-issuer", "x"], "--auth-issuer is not for --transport stdio"),
     "tokens on TCP": ([*TCP, "--auth-scope", "x"], "--auth-scope is not for --transport tcp"),

@@ -69,7 +69,7 @@ server.run()
         peer.send(call(2, "shielded"))
         peer.close_input()
         assert peer.exit() == 1
-    assert b"still run after" in peer.errors
+    assert b"still running after" in peer.errors
     assert b"Traceback" not in peer.errors
 
 

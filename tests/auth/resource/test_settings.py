@@ -130,7 +130,7 @@ async def test_audiences_that_are_not_urls() -> None:
     ],
 )
 def test_what_is_served_is_what_tokens_are_for(resource: str, served: bool) -> None:
-    wrong = pytest.raises(ValueError, match=r"what is served is http://127\.0\.0\.1:8000/mcp")
+    wrong = pytest.raises(ValueError, match=r"the URL being served is http://127\.0\.0\.1:8000/mcp")
     with contextlib.nullcontext() if served else wrong:
         check_resource(resource, "127.0.0.1", 8000, HttpOptions())
 
