@@ -219,7 +219,7 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
         ({"name": ""}, "not a valid name"),
         ({"function": lambda: ""}, "pass name"),
         ({"size": -1}, "size"),
-        ({"uri": "x://{a}", "function": one_parameter, "size": 5}, "only a single resource"),
+        ({"uri": "x://{a}", "function": one_parameter, "size": 5}, "a resource template can't have a size"),
     ],
 )
 def test_an_invalid_resource_is_refused(arguments: dict[str, Any], problem: str) -> None:

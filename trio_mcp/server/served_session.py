@@ -132,7 +132,7 @@ class ServedSession(ServerSession):
     async def received_request(self, context: RequestContext) -> Any:
         # The refusal tells the client that the request was not carried out, so the client may send it elsewhere.
         if self.ending:
-            raise McpError(OVERLOADED, "the server is shutting down and accepts no further requests", {"ending": True})
+            raise McpError(OVERLOADED, "the server is ending and accepts no further requests", {"ending": True})
         return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
