@@ -267,8 +267,10 @@ def test_no_public_function_has_more_than_twelve_parameters() -> None:
 )
 def test_every_setting_has_a_default_and_a_text(kind: Any, bases: tuple[type, ...]) -> None:
     assert settings_of(kind).keys() == kind.__annotations__.keys()
-    texts = "".join(str(each.__doc__) for each in (kind, *bases))
-    assert set(re.findall(r"^        (\w+): ", texts, re.MULTILINE)) == kind.__annotations__.keys()
+    texts = "\n".join(
+        str(inspect.getdoc(each)) for each in (kind, *bases)
+    )  # without the indentation, as in Python 3.13
+    assert set(re.findall(r"^    (\w+): ", texts, re.MULTILINE)) == kind.__annotations__.keys()
 
 
 @pytest.mark.parametrize("wrong", ["version", "colour", "descripton"])
