@@ -74,6 +74,7 @@ def test_what_lasts_stays_in_view() -> None:
 
 TEXT = Event("text", "client", text="{")
 NO_METHOD = said("client", id=4)
+ELSEWHERE = attrs.evolve(TEXT, connection=1)
 
 
 def refusal(code: int) -> Event:
@@ -87,6 +88,7 @@ def refusal(code: int) -> Event:
         pytest.param([], -1, False, id="it is about neither"),
         pytest.param([refusal(-32700)], -32700, False, id="the text has had its error"),
         pytest.param([PING, PONG], -32700, False, id="what was sent after the text is answered"),
+        pytest.param([ELSEWHERE, attrs.evolve(refusal(-32700), connection=1)], -32700, True, id="that was elsewhere"),
     ],
 )
 def test_a_late_error_without_an_id_may_be_about_a_text_of_an_earlier_example(

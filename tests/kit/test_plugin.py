@@ -80,7 +80,7 @@ def test_a_test_for_each_rule(tmp_path: Path) -> None:
     assert "FAILED test_shop.py::test_dying[answered-once] - " in ended.stdout
     assert "PASSED test_shop.py::test_dying" not in ended.stdout
     assert "but the result is undecided: the target ended the connection" in ended.stdout
-    # Nor can the others, if it has broken one before that.
+    # The rules that are left can't be said to hold either, if it broke one before it ended.
     assert "FAILED test_shop.py::test_ending[answered-once]" in ended.stdout
     assert "PASSED test_shop.py::test_ending" not in ended.stdout
     assert "Traceback" not in ended.stdout

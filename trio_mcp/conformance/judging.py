@@ -175,11 +175,15 @@ class Judging:
 
     def _settle_nameless(self, connection: int, request_id: Any) -> None:
         """Forget the texts that a response deals with: the oldest if it has no id, or all sent before its request."""
-        request = self._kept.get((connection, "client", id_key(request_id)))
-        if request_id is None and self._nameless:
-            self._nameless.popleft()
-        while request is not None and self._nameless and self._nameless[0][0] < request.events[0][0]:
-            self._nameless.popleft()
+        # Each connection has an order of its own.
+        open_here = [pair for pair in self._nameless if pair[1].connection == connection]
+        if request_id is None:
+            settled = open_here[:1]
+        else:
+            request = self._kept.get((connection, "client", id_key(request_id)))
+            settled = [] if request is None else [pair for pair in open_here if pair[0] < request.events[0][0]]
+        for pair in settled:
+            self._nameless.remove(pair)
 
 
 def _is_proper(message: Any) -> bool:

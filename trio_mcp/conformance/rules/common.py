@@ -27,7 +27,6 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 __all__ = [
     "LEGACY",
     "MODERN",
-    "answer_of",
     "asked_about",
     "code_of",
     "code_or_result",
@@ -200,11 +199,6 @@ def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
             elif ended_without_cause(connection):
                 yield broken(connection.close or event, "the server ended")
             return
-
-
-def answer_of(asked: RecordedRequest) -> Event | None:
-    """Return the first response to a request, if there is one."""
-    return asked.answers[0] if asked.answers else None
 
 
 def code_of(asked: RecordedRequest) -> int | None:
