@@ -34,7 +34,10 @@ __all__ = [
 MASK: Final = "***"
 
 MAX_NAME: Final = 200
-"""The longest name that is examined as a whole; of a longer one, only the beginning and the end are. Chosen."""
+"""The longest name that is examined as a whole; of a longer one, only the beginning and the end are.
+
+An arbitrary choice.
+"""
 
 
 class Place(IntEnum):
@@ -262,7 +265,7 @@ _LABEL_AHEAD = late_pattern(
     rf"""(?:{"|".join(LABELS)})\\{{0,15}}+["'`]?+\s{{0,64}}+[:=]\s{{0,64}}+\\{{0,15}}+["'`]?+([\w.-]{{1,200}}+)"""
 )
 _BETWEEN: Final = 80
-"""The distance, in characters, below which a name and a value form such a pair. Chosen."""
+"""The distance, in characters, below which a name and a value form such a pair. An arbitrary choice."""
 
 
 def _without_named(text: str) -> Iterator[str]:
@@ -418,7 +421,7 @@ def without_options(words: Iterable[str]) -> Iterator[str]:
 
 _SENT = late_pattern(r"[^\s;,]+")
 _SHORTEST: Final = 8
-"""The shortest secret that is replaced, in characters; a shorter one could be an ordinary word. Chosen."""
+"""The shortest secret that is replaced, in characters; a shorter one could be an ordinary word. An arbitrary choice."""
 
 
 def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:

@@ -61,7 +61,7 @@ DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
 
 MAX_EARLY = 64
 """How many cancellations of unknown requests are remembered, and how many ids of requests, to recognize late
-cancellations. Chosen."""
+cancellations. An arbitrary choice."""
 
 EARLY_TIME = 10.0
 """Seconds for which such cancellations are remembered. Chosen: a cancellation overtakes its request by milliseconds,

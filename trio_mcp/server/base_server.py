@@ -63,7 +63,7 @@ __all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
 """The values of ``transport`` that `Server.run` accepts."""
 
-# Chosen. Without a limit, a thread that hangs would keep the process alive after its client had exited.
+# An arbitrary choice. Without a limit, a thread that hangs would keep the process alive after its client had exited.
 EXIT_GRACE = 5.0
 """Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
 

@@ -33,7 +33,8 @@ Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
 
 __all__ = ["Permit", "ScopesMissing", "Served", "ServedSession", "SharedByClients", "SingleRequest"]
 
-# Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
+# An arbitrary choice. The protocol has no way to learn that a page will never be completed, so ids must be forgotten
+# at some point.
 MAX_ELICITATIONS = 1000
 """How many pages that a client was asked to visit are remembered until they are complete (2025-11-25)."""
 

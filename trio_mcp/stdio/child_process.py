@@ -44,7 +44,7 @@ TAIL = 20
 """Lines kept for the error message. Chosen: a short traceback."""
 
 PENDING = 256
-"""Lines that may wait for a slow sink before the child has to wait too. Chosen."""
+"""Lines that may wait for a slow sink before the child has to wait too. An arbitrary choice."""
 
 
 async def start_process(params: StdioServerParameters) -> ChildProcess:

@@ -65,7 +65,7 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
 
 
 LARGEST_ENV_FILE = 1_000_000
-"""The largest size of a file of variables, in bytes. Chosen."""
+"""The largest size of a file of variables, in bytes. An arbitrary choice."""
 
 # The syntax of dotenv: a value may be in quotes, and then extend over several lines.
 _VARIABLE = re.compile(

@@ -46,7 +46,10 @@ STEPS: Final = 8
 """How many parts the wait for the very first response is divided into (chosen)."""
 
 MOST_DOUBLINGS: Final = 4
-"""How many times a way's proving time is doubled at most; also bounds the exponent of an attempt's time. Chosen."""
+"""How many times a way's proving time is doubled at most; also bounds the exponent of an attempt's time.
+
+An arbitrary choice.
+"""
 
 MOST_TIME: Final = 4
 """The longest time of an attempt, in multiples of `attempt_timeout`. Chosen: one that hangs must not delay the next."""

@@ -56,7 +56,10 @@ OWN: Final = "failover-"
 """The prefix of the ids of our own requests."""
 
 MAX_TRIES: Final = 3
-"""How many times a request is sent again on one way because its exchange failed, although the way works. Chosen."""
+"""How many times a request is sent again on one way because its exchange failed, although the way works.
+
+An arbitrary choice.
+"""
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0

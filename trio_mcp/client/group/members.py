@@ -30,7 +30,10 @@ State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
 LEAST_LEFT = 0.001
-"""The least time, in seconds, that is left for a call whose server came back at the last moment. Chosen."""
+"""The least time, in seconds, that is left for a call whose server came back at the last moment.
+
+An arbitrary choice.
+"""
 
 
 @attrs.frozen

@@ -56,13 +56,13 @@ HEAD_TIMEOUT: Final = 2.0
 
 RETRY: Final = 1.0
 """Seconds before a stream that the server has closed is resumed, unless the server has asked for another time; that is
-limited to five times this. Chosen."""
+limited to five times this. An arbitrary choice."""
 
 MOMENT: Final = 0.05
 """Seconds to wait for the first event id of a stream before it is broken off (chosen)."""
 
 LINGERING: Final = 0.5
-"""Seconds that the server has to end a stream after the response on it; then the kit ends it. Chosen."""
+"""Seconds that the server has to end a stream after the response on it; then the kit ends it. An arbitrary choice."""
 
 RESUMED: Final = 200
 """The most times that streams are resumed because the server has closed them (chosen)."""

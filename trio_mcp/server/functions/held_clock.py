@@ -15,8 +15,8 @@ import trio
 
 __all__ = ["OUR_THREAD", "HoldingLimiter", "held_clock"]
 
-# Chosen. A thread that takes longer is stuck: then a jump to the next deadline, which shows what was waiting for it,
-# helps more than a test that never ends.
+# An arbitrary choice. A thread that takes longer is stuck: then a jump to the next deadline, which shows what was
+# waiting for it, helps more than a test that never ends.
 PATIENCE = 60.0
 """Seconds of real time that a thread may hold the clock while nothing else happens."""
 

@@ -42,7 +42,7 @@ Cut: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Link, Callable[[
 QUIET: Final = 0.25
 """Seconds without progress after which a sender counts as waiting, and for which checks wait for surplus messages.
 
-Chosen. On a busy machine a sender that is merely slow may count as waiting, which breaks no rule.
+An arbitrary choice. On a busy machine a sender that is merely slow may count as waiting, which breaks no rule.
 """
 
 

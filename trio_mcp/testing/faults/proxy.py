@@ -22,13 +22,13 @@ from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 __all__ = ["FaultProxy"]
 
 PIECE = 65536
-"""The most bytes that a direction holds at a time. Chosen."""
+"""The most bytes that a direction holds at a time. An arbitrary choice."""
 
 BACKLOG = 128
-"""Connections that may wait to be accepted. Chosen."""
+"""Connections that may wait to be accepted. An arbitrary choice."""
 
 LINGER = 1.0
-"""Seconds that the two sides of a torn connection get to close it. Chosen.
+"""Seconds that the two sides of a torn connection get to close it. An arbitrary choice.
 
 Until then the proxy reads what they send, since closing a socket with unread data would send a reset.
 """

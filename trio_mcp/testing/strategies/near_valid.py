@@ -20,11 +20,11 @@ from trio_mcp.testing.strategies.values import DeadEnd, Path, Values, checked
 __all__ = ["NearValid", "near_valid"]
 
 MAX_FAULTS = 100
-"""The most faults that are tried. Chosen."""
+"""The most faults that are tried. An arbitrary choice."""
 MAX_DEPTH = 4
-"""The deepest level at which values are spoiled. Chosen."""
+"""The deepest level at which values are spoiled. An arbitrary choice."""
 TRIES = 6
-"""The most attempts to spoil a value in one way. Chosen."""
+"""The most attempts to spoil a value in one way. An arbitrary choice."""
 
 _ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, 10**6, "", "no such value", [], [[]], {}, {"no such name": 0})
 """Values of every type, some of which break the requirements of a place."""

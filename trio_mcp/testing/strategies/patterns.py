@@ -17,7 +17,7 @@ from trio_mcp.testing.strategies.choices import Choices
 __all__ = ["Pattern", "PatternError"]
 
 MAX_LENGTH = 20_000
-"""The most characters in a string made from a pattern. Chosen."""
+"""The most characters in a string made from a pattern. An arbitrary choice."""
 MAX_NESTING = 50
 """The most groups within each other. Chosen: real patterns have three at most."""
 

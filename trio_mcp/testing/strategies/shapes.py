@@ -42,13 +42,13 @@ MAX_STEPS = 30_000
 MAX_DEPTH = 40
 """The most levels of a value: the JSON parser of a peer may refuse more than 100."""
 MAX_LEAVES = 3_000
-"""The most leaves that the smallest value of a schema may have. Chosen."""
+"""The most leaves that the smallest value of a schema may have. An arbitrary choice."""
 MAX_ITEMS = 1_000
-"""The most items of an array, or members of an object, that a schema may require. Chosen."""
+"""The most items of an array, or members of an object, that a schema may require. An arbitrary choice."""
 MAX_TEXT = 10_000
-"""The most characters of a string that a schema may require. Chosen."""
+"""The most characters of a string that a schema may require. An arbitrary choice."""
 FAR = 10_000
-"""The greatest distance of numbers from zero, or from their only bound. Chosen."""
+"""The greatest distance of numbers from zero, or from their only bound. An arbitrary choice."""
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 

@@ -21,9 +21,9 @@ from trio_mcp.testing.strategies.shapes import CannotGenerate, Key, Shape, Shape
 __all__ = ["DeadEnd", "Path", "Values", "checked"]
 
 ATTEMPTS = 12
-"""Attempts to make a value, after which the simplest one is used. Chosen."""
+"""Attempts to make a value, after which the simplest one is used. An arbitrary choice."""
 PROBES = 60
-"""Attempts to find a value that conforms: the simplest choices, then random ones. Chosen."""
+"""Attempts to find a value that conforms: the simplest choices, then random ones. An arbitrary choice."""
 DEEPER = 3
 """Levels that a value may have beyond the required ones."""
 LONGER = 20
@@ -31,7 +31,7 @@ LONGER = 20
 WIDER = 4
 """Items that an array may have beyond the required ones."""
 MAX_STRETCH = 5_000
-"""Repetitions that a pattern may have beyond the required ones. Chosen."""
+"""Repetitions that a pattern may have beyond the required ones. An arbitrary choice."""
 
 _ANY_NAME = "any name that a schema does not know"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"

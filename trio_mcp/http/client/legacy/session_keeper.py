@@ -42,13 +42,13 @@ MAX_MIN_WAIT: Final = 3.0
 """Seconds up to which `MIN_WAIT` is doubled while the connections bring no message, however well they end. Chosen: a
 server that makes its client reconnect endlessly then costs little, and its messages still arrive soon enough."""
 RENEWAL_TIMEOUT: Final = 30.0
-"""Seconds for a server to open a new session. Chosen."""
+"""Seconds for a server to open a new session. An arbitrary choice."""
 LISTENING_PATIENCE: Final = 0.5
 """Seconds that the first requests of a session wait for the stream of the server's own messages. Chosen: many servers
 drop messages that have no stream, so a question asked before the stream is open would never arrive. But some servers
 respond to the GET only when they have a first message."""
 UNASKED_INTERVAL: Final = 60.0
-"""Seconds between two sessions that are opened only to receive the server's own messages. Chosen."""
+"""Seconds between two sessions that are opened only to receive the server's own messages. An arbitrary choice."""
 
 # The kinds of trouble that may pass, so that resuming a stream is worth another attempt.
 _HOPEFUL: Final = frozenset({"busy", "gateway"})
